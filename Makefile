@@ -1,0 +1,45 @@
+# Everything on a fresh machine with Python 3.11+, make and git: `make demo`, `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types tests clean
+
+help: ## what can be made here
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.run ## a refund agent, a real collector, a scored report
+	@$(BIN)/toolverdict demo
+
+test: lint types tests ## every check and every test
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+tests: $(VENV)/.dev
+	$(BIN)/pytest -n auto
+
+clean: ## forget the environment and what the demo left
+	rm -rf $(VENV) demo-out
+
+$(VENV)/.pip: constraints.txt
+	@echo "making $(VENV) (about a minute, once)"
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "toolverdict needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade --constraint constraints.txt pip
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.pip pyproject.toml
+	$(PIP) install --constraint constraints.txt --editable '.[all]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install --constraint constraints.txt --group dev
+	@touch $@

@@ -1,0 +1,316 @@
+"""One attempted tool call, from its arguments to its span.
+
+The way is always the same: bind, freeze, hash, decide, approve, (body,) outcome, span. Up to the
+body every doubt stops a call that could do harm; from the body on nothing of ours may touch it.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from opentelemetry import trace
+
+from toolverdict.instrument import approvals, capture, guard, semconv, settings, spans
+from toolverdict.instrument.approvals import Approval, ApprovalRequest
+from toolverdict.instrument.arguments import Arguments, freeze
+from toolverdict.instrument.call_ids import current_call_id, without_call_id
+from toolverdict.instrument.canonical import CANON, canonicalise
+from toolverdict.instrument.decisions import NO_POLICY, Call, Decision, Effect, ReasonCode
+from toolverdict.instrument.errors import ApprovalRequired, ToolDenied, Unhashable
+from toolverdict.instrument.hashing import args_hash, idempotency_key_hash
+from toolverdict.instrument.outcomes import Outcome, outcome_of_exception, outcome_of_result
+from toolverdict.instrument.tools import ToolSpec
+from toolverdict.instrument.trajectories import current_trajectory
+
+
+class Attempt:
+    """One attempt to call a tool; a context manager around everything that the attempt does.
+
+    Args:
+        spec: The tool.
+        args: The positional arguments of the call.
+        kwargs: The keyword arguments of the call.
+    """
+
+    def __init__(self, spec: ToolSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.items: int | None = None
+        """How many items a generator tool has yielded; None for other tools."""
+        self._spec = spec
+        self._args = args
+        self._kwargs = kwargs
+        self._settings = settings.current()
+        self._trajectory = current_trajectory()
+        self._call_id = current_call_id()
+        self._span = spans.start(spec.span_name, spec.attributes)
+        self._context = without_call_id(trace.set_span_in_context(self._span))
+        self._attributes: dict[str, str | bool | int | tuple[str, ...]] = {}
+        self._args_hash: str | None = None
+        self._executed = False
+        self._outcome: Outcome | None = None
+
+    def step(self) -> spans.Attached:
+        """Make the span current for a piece of work that does not yield."""
+        return spans.Attached(self._context)
+
+    def admit(self) -> None:
+        """Let the body run, or raise.
+
+        Raises:
+            TypeError: The arguments do not fit the tool.
+            ToolDenied: The policy or the approver said no.
+            ApprovalRequired: Nobody has said yes yet.
+        """
+        request = self._consider()
+        if request is not None:
+            self._take(approvals.ask(self._settings.approver, request), request)
+        self._executed = True
+
+    async def admit_async(self) -> None:
+        """The same, waiting for an approver that takes its time."""
+        request = self._consider()
+        if request is not None:
+            self._take(await approvals.ask_async(self._settings.approver, request), request)
+        self._executed = True
+
+    def returned(self, result: object) -> None:
+        """Take note of what the tool returned."""
+        outcome = self._judged(result)
+        self._outcome = outcome
+        if outcome.failed:
+            spans.note_failure(self._span, semconv.ERROR_TYPE_IN_BAND, outcome)
+        self._capture(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TOOL_RESULT_TRUNCATED, result)
+
+    def exhausted(self, value: object) -> None:
+        """Take note that a generator tool ended, and of the value that it returned."""
+        if value is None and self.items:
+            self._outcome = Outcome.OK
+        else:
+            self.returned(value)
+
+    def __enter__(self) -> Self:
+        """The span is started already; nothing else is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Name the outcome and end the span; an exception goes on as it is."""
+        if isinstance(error, GeneratorExit):
+            # The consumer has had enough: nothing failed.
+            self._outcome = Outcome.CANCELLED
+        elif error is not None:
+            self._outcome = outcome = self._outcome_of(error)
+            spans.note_exception(self._span, error, outcome)
+        outcome = self._outcome or Outcome.UNKNOWN
+        self._attributes[semconv.TOOL_OUTCOME] = outcome.value
+        self._attributes[semconv.TOOL_EXECUTED] = self._executed
+        if self.items is not None:
+            self._attributes[semconv.TOOL_ITEMS] = self.items
+        self._put()
+        spans.end(self._span)
+        if outcome is Outcome.OK and self._trajectory is not None:
+            self._trajectory.note_success(self._spec.name)
+
+    def _consider(self) -> ApprovalRequest | None:
+        """Everything up to the body; an approval request if that is still to be asked."""
+        spec = self._spec
+        if self._settings.policy is None and not spec.dangerous and not self._span.is_recording():
+            # Nobody will see the call and nobody decides about it: stay out of its way.
+            return None
+        try:
+            bound = spec.binder.bind(self._args, self._kwargs)
+        except TypeError as error:
+            self._outcome = Outcome.INVALID_ARGUMENTS
+            self._note_decision(self._decide())
+            raise spec.binder.does_not_fit(error, self._args, self._kwargs) from None
+        arguments, unhashable = self._hash(bound)
+        self._capture(
+            semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
+        )
+        decision = self._decide()
+        if unhashable is not None and self._needs_certainty(decision):
+            reason = f"the arguments have no canonical form ({unhashable})"
+            decision = Decision(Effect.DENY, decision.rule_ids, ReasonCode.ARGS_UNHASHABLE, reason)
+        if not self._note_idempotency_key(arguments) and self._needs_certainty(decision):
+            reason = "the idempotency key cannot be computed"
+            decision = Decision(
+                Effect.DENY, decision.rule_ids, ReasonCode.IDEMPOTENCY_KEY_ERROR, reason
+            )
+        self._note_decision(decision)
+        self._put()
+        if decision.effect is Effect.ALLOW:
+            return None
+        if decision.effect is Effect.REQUIRE_APPROVAL:
+            return self._request(arguments, decision)
+        raise ToolDenied(spec.name, decision.reason_code, decision.rule_ids, decision.reason)
+
+    def _hash(self, bound: Arguments) -> tuple[Arguments, Unhashable | None]:
+        """The snapshot of the arguments, and why it has no hash if it has none."""
+        note = self._attributes
+        try:
+            arguments = freeze(bound)
+            canon = canonicalise(arguments)
+            key = settings.hash_key(self._settings)
+            self._args_hash = args_hash(key, self._spec.name, canon)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no hash
+            unhashable = error if isinstance(error, Unhashable) else Unhashable("failed")
+            note[semconv.TOOL_ARGS_HASH_ERROR] = unhashable.reason
+            if unhashable is not error:
+                guard.fault("argument hash", error)
+            return MappingProxyType(dict(bound)), unhashable
+        note[semconv.TOOL_ARGS_HASH] = self._args_hash
+        note[semconv.TOOL_ARGS_HASH_KEY_ID] = key.id
+        note[semconv.TOOL_ARGS_HASH_CANON] = CANON
+        return arguments, None
+
+    def _decide(self) -> Decision:
+        """Ask the policy; a policy that cannot be asked denies."""
+        policy = self._settings.policy
+        if policy is None:
+            return NO_POLICY
+        trajectory = self._trajectory
+        call = Call(
+            tool=self._spec.name,
+            labels=frozenset(self._spec.labels),
+            agent=trajectory.agent if trajectory else None,
+            succeeded=trajectory.succeeded if trajectory else frozenset(),
+        )
+        try:
+            decision = policy.decide(call)
+            if not isinstance(decision, Decision):
+                raise TypeError("a policy decides with a Decision")
+            self._attributes[semconv.POLICY_ID] = policy.id
+            self._attributes[semconv.POLICY_DIGEST] = policy.digest
+        except Exception as error:  # noqa: BLE001 - a policy that cannot be asked allows nothing
+            guard.note("policy", "the policy failed (%s); calls are denied", type(error).__name__)
+            reason = f"the policy could not be asked ({type(error).__name__})"
+            return Decision(Effect.DENY, (), ReasonCode.POLICY_ERROR, reason)
+        return decision
+
+    def _needs_certainty(self, decision: Decision) -> bool:
+        """Whether the call must not run unless everything about it is known."""
+        if decision.effect is Effect.DENY:
+            return False
+        return self._spec.dangerous or decision.effect is Effect.REQUIRE_APPROVAL
+
+    def _note_idempotency_key(self, arguments: Arguments) -> bool:
+        """Record the hash of the idempotency key; whether all is well with it."""
+        make_key = self._spec.idempotency_key
+        if make_key is None:
+            return True
+        try:
+            made = make_key(arguments)
+            if made is None:
+                return True
+            secret = settings.hash_key(self._settings)
+            key = idempotency_key_hash(secret, self._spec.name, canonicalise(made))
+        except Exception as error:  # noqa: BLE001 - the callable is the tool author's
+            guard.note(
+                "idempotency key",
+                "the idempotency key of tool %s cannot be computed (%s)",
+                self._spec.name,
+                type(error).__name__,
+            )
+            return False
+        self._attributes[semconv.IDEMPOTENCY_KEY_HASH] = key
+        return True
+
+    def _note_decision(self, decision: Decision) -> None:
+        note = self._attributes
+        note[semconv.POLICY_DECISION] = decision.effect.value
+        note[semconv.POLICY_REASON_CODE] = decision.reason_code.value
+        if decision.rule_ids:
+            note[semconv.POLICY_RULE_IDS] = decision.rule_ids
+
+    def _request(self, arguments: Arguments, decision: Decision) -> ApprovalRequest:
+        policy, trajectory = self._settings.policy, self._trajectory
+        return ApprovalRequest(
+            id=approvals.new_approval_id(),
+            tool=self._spec.name,
+            arguments=arguments,
+            args_hash=self._args_hash or "",
+            labels=self._spec.labels,
+            agent=trajectory.agent if trajectory else None,
+            conversation_id=trajectory.conversation_id if trajectory else None,
+            call_id=self._call_id,
+            policy_id=policy.id if policy else "",
+            policy_digest=policy.digest if policy else "",
+            rule_ids=decision.rule_ids,
+            reason=decision.reason,
+        )
+
+    def _take(self, approval: Approval, request: ApprovalRequest) -> None:
+        """Go on only with an approval, and only with the arguments that it was given for."""
+        self._attributes[semconv.APPROVAL_ID] = approval.id
+        self._attributes[semconv.APPROVAL_STATUS] = approval.status
+        if approval.status == "rejected":
+            raise ToolDenied(
+                request.tool, ReasonCode.APPROVAL_REJECTED, request.rule_ids, request.reason
+            )
+        if approval.status != "approved":
+            raise ApprovalRequired(request.tool, approval.id, request.rule_ids, request.reason)
+        if self._hash_again() != request.args_hash:
+            self._attributes[semconv.POLICY_REASON_CODE] = ReasonCode.ARGS_CHANGED.value
+            reason = "the arguments changed while the approval was asked for"
+            raise ToolDenied(request.tool, ReasonCode.ARGS_CHANGED, request.rule_ids, reason)
+
+    def _hash_again(self) -> str | None:
+        try:
+            bound = self._spec.binder.bind(self._args, self._kwargs)
+            canon = canonicalise(freeze(bound))
+            return args_hash(settings.hash_key(self._settings), self._spec.name, canon)
+        except Exception:  # noqa: BLE001 - arguments that cannot be hashed now have changed
+            return None
+
+    def _judged(self, result: object) -> Outcome:
+        """The outcome of a result: what the tool's author says, else what it looks like."""
+        hook = self._spec.outcome_hook
+        try:
+            judged = hook(result) if hook is not None else None
+            if isinstance(judged, Outcome):
+                return judged
+            if judged is not None:
+                raise TypeError("an outcome hook returns an Outcome or None")
+        except Exception as error:  # noqa: BLE001 - the hook is the tool author's
+            guard.note(
+                "outcome hook",
+                "the outcome hook of tool %s failed (%s)",
+                self._spec.name,
+                type(error).__name__,
+            )
+        try:
+            return outcome_of_result(result, returns_none=self._spec.returns_none)
+        except Exception:  # noqa: BLE001 - a result may raise anything when it is looked at
+            return Outcome.OK
+
+    def _outcome_of(self, error: BaseException) -> Outcome:
+        if not self._executed and self._outcome is not None:
+            return self._outcome
+        outcome = outcome_of_exception(error)
+        # A denial that comes out of the body is another tool's.
+        return Outcome.ERROR if self._executed and outcome is Outcome.DENIED else outcome
+
+    def _capture(self, attribute: str, truncated: str, value: object) -> None:
+        """Record a value if the settings say so; whole, or not at all and flagged."""
+        if self._settings.capture != "full" or not self._span.is_recording():
+            return
+        try:
+            self._attributes[attribute] = capture.to_json(value, self._settings.max_captured_bytes)
+        except capture.TooLarge:
+            self._attributes[truncated] = True
+        except Exception as error:  # noqa: BLE001 - a value may raise anything when it is looked at
+            guard.note("capture", "a value cannot be captured (%s)", type(error).__name__)
+
+    def _put(self) -> None:
+        """Move what was noted so far to the span."""
+        note = self._attributes
+        note[semconv.GEN_AI_TOOL_CALL_ID] = self._call_id
+        if self._trajectory is not None:
+            note[semconv.GEN_AI_CONVERSATION_ID] = self._trajectory.conversation_id
+            if self._trajectory.agent is not None:
+                note[semconv.GEN_AI_AGENT_NAME] = self._trajectory.agent
+        spans.put(self._span, note)
+        note.clear()

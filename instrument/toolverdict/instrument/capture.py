@@ -1,0 +1,127 @@
+"""Arguments and results as JSON for people and scorers to read; off unless asked for.
+
+Unlike the canonical form (``canonical``), which must tell everything apart, this looks like what a
+model sent and received: a tuple is an array, a date its ISO text, an enum its value. What has no
+such text is replaced where it stands by ``{"$t": "unsupported", "v": type}``, an integer that JSON
+readers would round by ``{"$int": text}``. It is always whole: what is too large is left out.
+"""
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import math
+import pathlib
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import rfc8785
+
+_MAX_DEPTH: Final = 32
+_SAFE_INT: Final = 2**53 - 1
+
+
+class TooLarge(Exception):
+    """There is more to capture than the cap allows."""
+
+
+def to_json(value: object, max_bytes: int) -> str:
+    """A value as JSON.
+
+    Raises:
+        TooLarge: It would take more than ``max_bytes`` bytes.
+    """
+    text: bytes = rfc8785.dumps(_Renderer(max_bytes).render(value, 0))
+    if len(text) > max_bytes:
+        raise TooLarge
+    return text.decode("utf-8")
+
+
+class _Renderer:
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+        self._path: set[int] = set()
+
+    def render(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise TooLarge
+        if value is None or value is True or value is False:
+            return value
+        if isinstance(value, enum.Enum):
+            return self.render(value.value, depth)
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, int):
+            return self._integer(int.__int__(value))
+        if isinstance(value, float):
+            number = float.__float__(value)
+            return number if math.isfinite(number) else _unsupported("not_finite")
+        text = _scalar_text(value)
+        if text is not None:
+            return self._text(text)
+        if id(value) in self._path:
+            return _unsupported("cycle")
+        if depth >= _MAX_DEPTH:
+            return _unsupported("too_deep")
+        self._path.add(id(value))
+        try:
+            return self._container(value, depth + 1)
+        finally:
+            self._path.discard(id(value))
+
+    def _container(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Mapping):
+            return {self._key(key): self.render(item, depth) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.render(item, depth) for item in value]
+        if isinstance(value, set | frozenset):
+            return sorted((self.render(item, depth) for item in value), key=rfc8785.dumps)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [field.name for field in dataclasses.fields(value)]
+            return {name: self.render(getattr(value, name), depth) for name in names}
+        base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
+        if isinstance(base, type) and isinstance(value, base):
+            return {self._key(key): self.render(item, depth) for key, item in vars(value).items()}
+        return _unsupported(f"{type(value).__module__}.{type(value).__qualname__}")
+
+    def _key(self, key: object) -> str:
+        if isinstance(key, enum.Enum):
+            key = key.value
+        if isinstance(key, str):
+            return self._text(str.__str__(key))
+        if key is None or isinstance(key, bool | int | float):
+            return self._text(str(key))
+        text = _scalar_text(key)
+        return self._text(text if text is not None else type(key).__qualname__)
+
+    def _text(self, text: str) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            raise TooLarge
+        # A lone surrogate would take the whole batch of spans down with it.
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+    def _integer(self, number: int) -> Any:
+        if -_SAFE_INT <= number <= _SAFE_INT:
+            return number
+        if number.bit_length() > self._left * 3:
+            raise TooLarge
+        return {"$int": self._text(str(number))}
+
+
+def _scalar_text(value: object) -> str | None:
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal | uuid.UUID | pathlib.PurePath):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    return None
+
+
+def _unsupported(what: str) -> dict[str, str]:
+    return {"$t": "unsupported", "v": what}

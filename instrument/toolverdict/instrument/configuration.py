@@ -1,0 +1,100 @@
+"""``configure``: one call at the start of a process that says where spans go and who decides."""
+
+import os
+from typing import TYPE_CHECKING, get_args
+
+from toolverdict.instrument import settings
+from toolverdict.instrument.approvals import Approver
+from toolverdict.instrument.errors import ConfigurationError
+from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.settings import MAX_CAPTURED_BYTES, Capture, Settings
+
+if TYPE_CHECKING:
+    from toolverdict.instrument.export import Outlet, Protocol
+    from toolverdict.instrument.policy import Policy
+
+
+class Telemetry:
+    """What ``configure`` set up, to be flushed and shut down."""
+
+    def __init__(self, outlet: "Outlet") -> None:
+        self._outlet = outlet
+
+    def flush(self, timeout_s: float = 10.0) -> bool:
+        """Deliver the spans that ended so far.
+
+        Args:
+            timeout_s: How long to wait.
+
+        Returns:
+            Whether the collector accepted all of them in time. Spans that go to the application's
+            own provider are its own to flush, and True is returned.
+        """
+        return self._outlet.flush(timeout_s)
+
+    def shutdown(self) -> None:
+        """Deliver what waits and stop exporting; done at the end of the process by itself."""
+        self._outlet.shutdown()
+
+
+def configure(
+    *,
+    service_name: str | None = None,
+    endpoint: str | None = None,
+    protocol: "Protocol | None" = None,
+    policy: "str | os.PathLike[str] | Policy | None" = None,
+    approver: Approver | None = None,
+    hash_key: bytes | str | None = None,
+    capture: Capture = "off",
+    max_captured_bytes: int = MAX_CAPTURED_BYTES,
+) -> Telemetry:
+    """Set this process up. Calling it again replaces every setting.
+
+    What is not given is taken from the ``OTEL_*`` environment variables, and the hash key from
+    ``TOOLVERDICT_HASH_KEY``. If the application has an OpenTelemetry SDK provider already, spans go
+    there, and to ``endpoint`` as well if one is given.
+
+    Args:
+        service_name: What this process is called in its spans.
+        endpoint: Where the collector listens: ``http://host:4317`` for gRPC, ``http://host:4318``
+            for HTTP.
+        protocol: ``grpc`` or ``http/protobuf``; guessed from the endpoint by default.
+        policy: A policy file, or a policy; without one every call is allowed.
+        approver: Is asked when the policy requires an approval.
+        hash_key: Keys the hashes of arguments: at least 16 bytes, or hexadecimal text.
+        capture: ``full`` records arguments, results and user input; ``off`` records none of them.
+        max_captured_bytes: What is longer than this is left out and flagged.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        PolicyError: The policy file cannot be read or is not a policy.
+    """
+    if capture not in get_args(Capture):
+        raise ConfigurationError(
+            f"capture is {capture!r}; use one of {', '.join(get_args(Capture))}"
+        )
+    key = settings.key_from_environment() if hash_key is None else HashKey.of(hash_key)
+    loaded = _loaded(policy)
+
+    from toolverdict.instrument import export
+
+    provider, outlet = export.set_up(service_name, endpoint, protocol)
+    settings.replace(
+        Settings(
+            key=key,
+            policy=loaded,
+            approver=approver,
+            capture=capture,
+            max_captured_bytes=max_captured_bytes,
+            provider=provider,
+        )
+    )
+    return Telemetry(outlet)
+
+
+def _loaded(policy: "str | os.PathLike[str] | Policy | None") -> "Policy | None":
+    if policy is None:
+        return None
+    from toolverdict.instrument.policy import Policy
+
+    return policy if isinstance(policy, Policy) else Policy.load(policy)

@@ -1,0 +1,106 @@
+"""Tools that yield: the span runs from the first item asked for to the last one given.
+
+Between two items the consumer runs, perhaps in another task or thread, so the span is current only
+while the tool's own code does, one step at a time. Items are counted, never kept. A generator that
+nobody iterates has no span: its body never ran.
+"""
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import TracebackType
+from typing import Any
+
+from toolverdict.instrument.attempts import Attempt
+from toolverdict.instrument.tools import ToolSpec
+
+
+def wrap_generator(
+    spec: ToolSpec, function: Callable[..., Generator[Any, Any, Any]]
+) -> Callable[..., Generator[Any, Any, Any]]:
+    """A generator function that does what the tool does, with a span around it."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        with Attempt(spec, args, kwargs) as attempt:
+            attempt.items = 0
+            with attempt.step():
+                attempt.admit()
+                body = function(*args, **kwargs)
+            value = yield from _Steps(body, attempt)
+            attempt.exhausted(value)
+            return value
+
+    return wrapper
+
+
+def wrap_async_generator(
+    spec: ToolSpec, function: Callable[..., AsyncGenerator[Any, Any]]
+) -> Callable[..., AsyncGenerator[Any, Any]]:
+    """An async generator function that does what the tool does, with a span around it."""
+
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        with Attempt(spec, args, kwargs) as attempt:
+            items = 0
+            attempt.items = items
+            with attempt.step():
+                await attempt.admit_async()
+                body = function(*args, **kwargs)
+            step = body.__anext__()
+            while True:
+                try:
+                    with attempt.step():
+                        item = await step
+                except StopAsyncIteration:
+                    attempt.exhausted(None)
+                    return
+                items += 1
+                attempt.items = items
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    with attempt.step():
+                        await body.aclose()
+                    raise
+                except BaseException as thrown:  # noqa: BLE001 - the tool decides what it means
+                    step = body.athrow(thrown)
+                else:
+                    step = body.asend(sent)
+
+    return wrapper
+
+
+class _Steps(Generator[Any, Any, Any]):
+    """The tool's own generator, each step of it taken with the span current."""
+
+    def __init__(self, body: Generator[Any, Any, Any], attempt: Attempt) -> None:
+        self._body = body
+        self._attempt = attempt
+        self._items = 0
+
+    def send(self, value: Any) -> Any:
+        with self._attempt.step():
+            item = self._body.send(value)
+        return self._counted(item)
+
+    def throw(
+        self,
+        kind: Any,
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+    ) -> Any:
+        error = kind
+        if isinstance(value, BaseException):  # the old way, in three arguments
+            error = value
+        with self._attempt.step():
+            item = self._body.throw(error)
+        return self._counted(item)
+
+    def close(self) -> None:
+        with self._attempt.step():
+            self._body.close()
+
+    def _counted(self, item: Any) -> Any:
+        self._items += 1
+        self._attempt.items = self._items
+        return item

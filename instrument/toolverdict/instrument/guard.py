@@ -1,0 +1,65 @@
+"""Our own faults never break the tool: they are swallowed here, counted, and logged now and then.
+
+The log line names the cause and the class of the exception, never its message, which may hold an
+argument. In tests, ``testing.strict()`` makes our faults raise.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+LOG_INTERVAL_S: Final = 20.0
+
+_log = logging.getLogger("toolverdict.instrument")
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        self.logged_at: dict[str, float] = {}
+        self.strict = 0
+
+
+_state = _State()
+
+
+def fault(cause: str, error: Exception) -> None:
+    """Take note of a fault of ours. Raises it when strict, and never otherwise."""
+    if _state.strict:
+        raise error
+    note(cause, "%s failed (%s); the tool is not affected", cause, type(error).__name__)
+
+
+def note(cause: str, message: str, *arguments: object) -> None:
+    """Count something that should be looked at, and log it unless its cause was just logged."""
+    now = time.monotonic()
+    with _state.lock:
+        _state.counts[cause] += 1
+        last = _state.logged_at.get(cause)
+        if last is not None and now - last < LOG_INTERVAL_S:
+            return
+        _state.logged_at[cause] = now
+    _log.warning(message, *arguments)
+
+
+def counts() -> dict[str, int]:
+    """How often each cause occurred in this process."""
+    with _state.lock:
+        return dict(_state.counts)
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """Make faults raise while the context is open."""
+    with _state.lock:
+        _state.strict += 1
+    try:
+        yield
+    finally:
+        with _state.lock:
+            _state.strict -= 1

@@ -1,0 +1,105 @@
+"""Spans as this package makes them: a fault in making one costs the span and nothing else.
+
+Exceptions are put on a span by their class alone, since a message may hold anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextvars import Token
+
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from toolverdict.instrument import guard, semconv, settings
+from toolverdict.instrument.outcomes import Outcome, error_type
+
+Attributes = Mapping[str, "str | bool | int | float | Sequence[str]"]
+
+
+class Attached:
+    """Makes a context current while a block runs; such a block never holds a yield."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, within: Context) -> None:
+        self._context = within
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        """Attach the context."""
+        self._token = context.attach(self._context)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Put back what was current before."""
+        if kind is GeneratorExit and context.get_current() is not self._context:
+            # A coroutine that is thrown away is closed by whoever does it, outside of the context
+            # that it was started in; there is nothing to put back there.
+            return
+        if self._token is not None:
+            context.detach(self._token)
+
+
+def start(name: str, attributes: Attributes) -> Span:
+    """Start a span under the current one; one that records nothing if that fails."""
+    try:
+        tracer = settings.tracer()
+        return tracer.start_span(
+            _clean(name),
+            kind=SpanKind.INTERNAL,
+            attributes={key: _clean_value(value) for key, value in attributes.items()},
+        )
+    except Exception as error:  # noqa: BLE001 - a tracer that fails must not stop the tool
+        guard.fault("span start", error)
+        return trace.INVALID_SPAN
+
+
+def put(span: Span, attributes: Attributes) -> None:
+    """Set attributes on a span."""
+    try:
+        span.set_attributes({key: _clean_value(value) for key, value in attributes.items()})
+    except Exception as error:  # noqa: BLE001 - an attribute that fails must not stop the tool
+        guard.fault("span attributes", error)
+
+
+def note_exception(span: Span, error: BaseException, outcome: Outcome) -> None:
+    """Put an exception that ended something on its span; waiting for an approval is none."""
+    if outcome is Outcome.PENDING_APPROVAL:
+        return
+    kind = error_type(error)
+    note_failure(span, kind, outcome)
+    try:
+        span.add_event(semconv.EXCEPTION_EVENT, {semconv.EXCEPTION_TYPE: _clean(kind)})
+    except Exception as fault:  # noqa: BLE001 - an event that fails must not stop the tool
+        guard.fault("span event", fault)
+
+
+def note_failure(span: Span, kind: str, outcome: Outcome) -> None:
+    """Say on a span that it failed, and what with."""
+    put(span, {semconv.ERROR_TYPE: kind})
+    try:
+        span.set_status(Status(StatusCode.ERROR, str(outcome)))
+    except Exception as fault:  # noqa: BLE001 - a status that fails must not stop the tool
+        guard.fault("span status", fault)
+
+
+def end(span: Span) -> None:
+    """End a span."""
+    try:
+        span.end()
+    except Exception as error:  # noqa: BLE001 - a processor that fails must not stop the tool
+        guard.fault("span end", error)
+
+
+def _clean_value(
+    value: str | bool | int | float | Sequence[str],
+) -> str | bool | int | float | Sequence[str]:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, bool | int | float):
+        return value
+    return tuple(_clean(item) for item in value)
+
+
+def _clean(text: str) -> str:
+    # One lone surrogate, in an id that a model made up, would fail the export of the whole batch.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

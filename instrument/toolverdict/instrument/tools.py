@@ -1,0 +1,52 @@
+"""What is known about a tool once it is decorated, and never changes after."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from toolverdict.instrument import semconv
+from toolverdict.instrument.arguments import Arguments, Binder
+from toolverdict.instrument.decisions import DANGEROUS_LABELS
+from toolverdict.instrument.outcomes import OutcomeHook
+from toolverdict.instrument.spans import Attributes
+
+IdempotencyKey = Callable[[Arguments], object]
+"""Makes the idempotency key of a call from its arguments; None is no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """One decorated tool.
+
+    Args:
+        name: The name that its spans carry.
+        labels: Its labels, sorted.
+        schema_version: The version of its parameters.
+        binder: Binds its arguments.
+        idempotency_key: Makes its idempotency keys, if it has them.
+        outcome_hook: Its author's own judgement of results, if there is one.
+        returns_none: Whether it is declared to return nothing.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    schema_version: str
+    binder: Binder
+    idempotency_key: IdempotencyKey | None
+    outcome_hook: OutcomeHook | None
+    returns_none: bool
+    span_name: str = field(init=False)
+    attributes: Attributes = field(init=False)
+    dangerous: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every span of the tool has in common."""
+        attributes: dict[str, str | tuple[str, ...]] = {
+            semconv.TOOL_NAME: self.name,
+            semconv.GEN_AI_TOOL_NAME: self.name,
+            semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_EXECUTE_TOOL,
+            semconv.TOOL_SCHEMA_VERSION: self.schema_version,
+            semconv.TOOL_LABELS: self.labels,
+        }
+        object.__setattr__(self, "span_name", f"{semconv.OPERATION_EXECUTE_TOOL} {self.name}")
+        object.__setattr__(self, "attributes", attributes)
+        object.__setattr__(self, "dangerous", not DANGEROUS_LABELS.isdisjoint(self.labels))

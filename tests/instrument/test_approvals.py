@@ -1,0 +1,210 @@
+"""Only an Approval that says approved, for the arguments that were shown, lets a body run."""
+
+from collections.abc import Awaitable
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from toolverdict.instrument import Approval, ApprovalRequest, ApprovalRequired, ToolDenied, tool
+from toolverdict.instrument.approvals import Approver
+from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.testing import capture_spans
+
+ASK = Policy.parse(
+    "{version: 1, id: ask, rules: [{id: q, effect: require_approval, tools: ['*'], reason: big}]}"
+)
+
+ran: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+@tool(labels=["payment"])
+def pay(to: str, lines: list[int]) -> str:
+    ran.append((to, lines))
+    return "paid"
+
+
+@tool(labels=["payment"])
+async def pay_async(to: str, lines: list[int]) -> str:
+    ran.append((to, lines))
+    return "paid"
+
+
+def raising(request: ApprovalRequest) -> Approval:
+    raise RuntimeError("no connection")
+
+
+async def later(request: ApprovalRequest) -> Approval:
+    return request.approve("me")
+
+
+def answering(answer: Any) -> Approver:
+    return lambda request: answer
+
+
+NOT_A_YES: dict[str, Approver | None] = {
+    "no approver": None,
+    "none": answering(None),
+    "dict": answering({"approved": False, "status": "approved"}),
+    "text": answering("approved"),
+    "true": answering(True),
+    "mock": answering(Mock(spec=Approval, status="approved")),
+    "class": answering(Approval),
+    "requested": lambda request: Approval(request.id, "requested"),
+    "expired": lambda request: Approval(request.id, "expired"),
+    "raises": raising,
+}
+
+
+@pytest.mark.parametrize("approver", NOT_A_YES.values(), ids=NOT_A_YES.keys())
+def test_what_is_not_a_yes_is_none(approver: Approver) -> None:
+    """SAFETY trap 4: a truthy answer is not an approval."""
+    with (
+        capture_spans(policy=ASK, approver=approver) as spans,
+        pytest.raises(ApprovalRequired) as caught,
+    ):
+        pay("ann", [1])
+    assert ran == []
+    attributes = spans[0].attributes or {}
+    assert attributes["tool.outcome"] == "pending_approval"
+    assert attributes["tool.executed"] is False
+    assert attributes["policy.decision"] == "require_approval"
+    assert attributes["approval.id"] == caught.value.approval_id
+    assert attributes["approval.status"] in ("requested", "expired")
+    assert spans[0].status.is_unset
+    assert "error.type" not in attributes
+
+
+async def test_an_async_tool_waits_for_an_async_approver() -> None:
+    with capture_spans(policy=ASK, approver=later) as spans:
+        assert await pay_async("ann", [1]) == "paid"
+    assert (spans[0].attributes or {})["approval.status"] == "approved"
+
+
+async def test_an_async_tool_takes_a_sync_answer_and_no_other_value() -> None:
+    with capture_spans(policy=ASK, approver=lambda request: request.approve()):
+        await pay_async("ann", [1])
+    ran.clear()
+    answers: list[Any] = [None, {"approved": True}]
+    for answer in answers:
+
+        async def promising(request: ApprovalRequest, answer: Any = answer) -> Any:
+            return answer
+
+        with capture_spans(policy=ASK, approver=promising), pytest.raises(ApprovalRequired):
+            await pay_async("ann", [1])
+    for failing in (None, raising):
+        with capture_spans(policy=ASK, approver=failing), pytest.raises(ApprovalRequired):
+            await pay_async("ann", [1])
+    assert ran == []
+
+
+def test_a_sync_tool_cannot_wait(caplog: pytest.LogCaptureFixture) -> None:
+    class Promise:
+        def __await__(self) -> Any:
+            yield
+
+    def promising(request: ApprovalRequest) -> Awaitable[Approval]:
+        return Promise()
+
+    for approver in (later, promising):
+        with capture_spans(policy=ASK, approver=approver), pytest.raises(ApprovalRequired):
+            pay("ann", [1])
+    assert ran == []
+    assert "the approver of tool pay is async and the tool is not" in caplog.text
+
+
+def test_no_is_no() -> None:
+    reject: Approver = lambda request: request.reject("me")  # noqa: E731 - as a user would
+    with capture_spans(policy=ASK, approver=reject) as spans, pytest.raises(ToolDenied) as caught:
+        pay("ann", [1])
+    assert caught.value.reason_code == "approval_rejected"
+    assert caught.value.rule_ids == ("q",)
+    attributes = spans[0].attributes or {}
+    assert attributes["tool.outcome"] == "denied"
+    assert attributes["approval.status"] == "rejected"
+    assert attributes["tool.executed"] is False
+
+
+def test_the_approver_is_shown_what_will_run() -> None:
+    requests: list[ApprovalRequest] = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        requests.append(request)
+        return Approval("ticket-7", "approved", "me")
+
+    with capture_spans(policy=ASK, approver=approver) as spans:
+        pay("ann", lines=[1])
+    (request,) = requests
+    attributes = spans[0].attributes or {}
+    assert request.tool == "pay"
+    assert request.arguments == {"to": "ann", "lines": [1]}
+    assert request.args_hash == attributes["tool.args_hash"]
+    assert request.call_id == attributes["gen_ai.tool.call.id"]
+    assert request.labels == ("payment",)
+    assert (request.policy_id, request.policy_digest) == ("ask", ASK.digest)
+    assert (request.rule_ids, request.reason) == (("q",), "big")
+    assert attributes["approval.id"] == "ticket-7"
+    assert attributes["tool.outcome"] == "ok"
+
+
+def test_arguments_changed_after_the_approval_do_not_run() -> None:
+    """An approval is for the arguments that were shown, down to the last nested list."""
+    lines = [1]
+
+    def approver(request: ApprovalRequest) -> Approval:
+        lines.append(1_000_000)
+        assert request.arguments["lines"] == [1]
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver) as spans, pytest.raises(ToolDenied) as caught:
+        pay("ann", lines)
+    assert caught.value.reason_code == "args_changed"
+    assert ran == []
+    assert (spans[0].attributes or {})["tool.outcome"] == "denied"
+
+
+def test_arguments_that_can_no_longer_be_hashed_do_not_run() -> None:
+    lines: list[Any] = [1]
+
+    def approver(request: ApprovalRequest) -> Approval:
+        lines.append(object())
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver), pytest.raises(ToolDenied, match="changed"):
+        pay("ann", lines)
+    assert ran == []
+
+
+def test_an_approver_cannot_change_the_arguments() -> None:
+    def approver(request: ApprovalRequest) -> Approval:
+        shown: Any = request.arguments
+        shown["lines"].append(5)
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver):
+        pay("ann", [1])
+    assert ran == [("ann", [1])]
+
+
+def test_what_cannot_be_hashed_cannot_be_approved() -> None:
+    @tool
+    def look(at: object) -> None:
+        ran.append(at)
+
+    approve: Approver = lambda request: request.approve()  # noqa: E731 - as a user would
+    with capture_spans(policy=ASK, approver=approve), pytest.raises(ToolDenied) as caught:
+        look(object())
+    assert caught.value.reason_code == "args_unhashable"
+    assert ran == []
+
+
+def test_a_status_that_is_none_is_refused() -> None:
+    wrong: Any = "yes"
+    with pytest.raises(ValueError, match="status must be one of requested, approved"):
+        Approval("a", wrong)

@@ -1,0 +1,181 @@
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from toolverdict.instrument import ApprovalRequired, tool, tool_call, trajectory
+from toolverdict.instrument.call_ids import current_call_id
+from toolverdict.instrument.testing import capture_spans
+from toolverdict.instrument.trajectories import current_trajectory
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+@tool
+def get(thing: object) -> object:
+    return thing
+
+
+def test_a_trajectory_is_a_span_around_its_calls() -> None:
+    with capture_spans() as spans:
+        with trajectory("bot", case_id="case-1", user_input="secret") as opened:
+            get(1)
+        assert current_trajectory() is None
+    call, whole = spans
+    assert whole.name == "invoke_agent bot"
+    assert attributes(whole) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "bot",
+        "gen_ai.conversation.id": opened.conversation_id,
+        "test.case.name": "case-1",
+    }
+    assert attributes(call)["gen_ai.conversation.id"] == opened.conversation_id
+    assert attributes(call)["gen_ai.agent.name"] == "bot"
+    assert whole.context is not None
+    assert opened.trace_id == f"{whole.context.trace_id:032x}"
+    assert opened.succeeded == {"get"}
+
+
+def test_without_a_name_or_a_provider() -> None:
+    with trajectory() as opened:
+        get(1)
+    assert opened.trace_id is None
+    assert opened.conversation_id.startswith("conv_")
+    assert opened.succeeded == {"get"}
+    with capture_spans() as spans, trajectory():
+        pass
+    assert spans[0].name == "invoke_agent"
+
+
+class Nasty(dict[str, str]):
+    def items(self) -> Any:
+        raise RuntimeError("secret")
+
+
+def test_user_input_is_recorded_when_asked_for() -> None:
+    with capture_spans(capture="full") as spans:
+        with trajectory(user_input="refund me"):
+            pass
+        with trajectory(user_input=[{"role": "user", "parts": []}]):
+            pass
+        with trajectory(user_input="x" * 100_000):
+            pass
+        with trajectory(user_input=Nasty()):
+            pass
+    texts = [attributes(span).get("gen_ai.input.messages") for span in spans]
+    assert texts == [
+        '[{"parts":[{"content":"refund me","type":"text"}],"role":"user"}]',
+        '[{"parts":[],"role":"user"}]',
+        None,
+        None,
+    ]
+
+
+def test_exceptions_go_on_and_leave_their_class() -> None:
+    with capture_spans() as spans:
+        with pytest.raises(ValueError, match="secret"), trajectory():
+            raise ValueError("secret")
+        with pytest.raises(ApprovalRequired), trajectory():
+            raise ApprovalRequired("t", "a")
+    failed, waiting = spans
+    assert failed.status.status_code is StatusCode.ERROR
+    assert failed.status.description == "error"
+    assert attributes(failed)["error.type"] == "ValueError"
+    assert waiting.status.status_code is StatusCode.UNSET
+
+
+def test_a_trajectory_inside_another_is_a_part_of_it() -> None:
+    with capture_spans() as spans, trajectory("outer") as outer:
+        get(1)
+        with trajectory("inner") as inner:
+            assert inner.conversation_id == outer.conversation_id
+            assert inner.trace_id == outer.trace_id
+            assert inner.succeeded == {"get"}
+        with trajectory(conversation_id="other") as other:
+            assert other.succeeded == frozenset()
+        assert current_trajectory() is outer
+    assert [span.name for span in spans][1:] == [
+        "invoke_agent inner",
+        "invoke_agent",
+        "invoke_agent outer",
+    ]
+
+
+async def test_tasks_share_their_trajectory_and_no_others() -> None:
+    async def wait(thing: int) -> int:
+        await asyncio.sleep(0)
+        return thing
+
+    async def run(name: str) -> frozenset[str]:
+        first, second = (tool(name=f"{name}{number}")(wait) for number in (1, 2))
+        async with trajectory(name) as opened:
+            await asyncio.gather(first(1), second(2))
+            return opened.succeeded
+
+    with capture_spans() as spans:
+        x, y = await asyncio.gather(run("x"), run("y"))
+    assert (sorted(x), sorted(y)) == (["x1", "x2"], ["y1", "y2"])
+    by_trace: dict[int, set[Any]] = {}
+    for span in spans:
+        assert span.context is not None
+        by_trace.setdefault(span.context.trace_id, set()).add(attributes(span)["gen_ai.agent.name"])
+    assert sorted(by_trace.values(), key=str) == [{"x"}, {"y"}]
+
+
+async def test_threads_with_a_copied_context_share_it() -> None:
+    with capture_spans() as spans, trajectory("bot") as opened:
+        await asyncio.to_thread(get, 1)
+        with ThreadPoolExecutor(2) as pool:
+            copies = [contextvars.copy_context() for _ in range(2)]
+            list(pool.map(lambda copy: copy.run(tool(name="other")(get), 2), copies))
+    assert opened.succeeded == {"get", "other"}
+    assert len({span.context.trace_id for span in spans if span.context}) == 1
+
+
+async def test_it_decorates_functions() -> None:
+    @trajectory("bot")
+    def run(a: int) -> int:
+        """Run."""
+        get(a)
+        return a
+
+    @trajectory("bot", case_id="c")
+    async def run_async(a: int) -> int:
+        get(a)
+        return a
+
+    with capture_spans() as spans:
+        assert run(1) + run(2) + await run_async(3) == 6
+    wholes = [span for span in spans if span.name == "invoke_agent bot"]
+    assert len({attributes(span)["gen_ai.conversation.id"] for span in wholes}) == 3
+    assert (run.__name__, run.__doc__) == ("run", "Run.")
+    with pytest.raises(TypeError, match="does not decorate generators"):
+
+        @trajectory()
+        def generate() -> Any:
+            yield
+
+
+def test_it_is_entered_once_and_left_after() -> None:
+    scope = trajectory()
+    with pytest.raises(RuntimeError, match="never entered"):
+        scope.__exit__(None, None, None)
+    with scope, pytest.raises(RuntimeError, match="entered once"):
+        scope.__enter__()
+
+
+def test_call_ids() -> None:
+    one, other = current_call_id(), current_call_id()
+    assert one != other
+    with tool_call("call_1"):
+        assert current_call_id() == "call_1"
+        with tool_call("call_2"):
+            assert current_call_id() == "call_2"
+        assert current_call_id() == "call_1"
+    assert current_call_id().startswith("call_")
