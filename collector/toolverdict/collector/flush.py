@@ -1,0 +1,156 @@
+"""Sealed segments to Parquet: the same road in normal running and after a crash.
+
+A segment is deleted only when all its parts have their names and the folders are synced. Until
+then doing it all again gives the same files, so a crash at any moment, also while replaying, costs
+nothing and adds nothing to the log.
+"""
+
+import logging
+import queue
+import threading
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from toolverdict.collector.decode import Row, decode, table_of
+from toolverdict.collector.durable import sync_folder
+from toolverdict.collector.errors import DecodeError
+from toolverdict.collector.lake import Lake
+from toolverdict.collector.parts import write_part
+from toolverdict.collector.segment import SegmentId, read_segment, segment_id_of
+from toolverdict.collector.signals import WIRE, Signal
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_S: Final = 5.0
+"""Seconds until a segment is tried again that the disk did not take."""
+
+
+def flush_segment(lake: Lake, path: Path) -> Counter[Signal]:
+    """Turn one segment into parts, then delete it, or set it aside when it is damaged.
+
+    A damaged segment gives every frame that can still be read and is moved to ``wal/quarantine``,
+    where a person can look at it; it is never deleted.
+
+    Returns:
+        How many spans and log records it held.
+
+    Raises:
+        OSError: when the disk does not take the parts; the segment stays and can be tried again.
+    """
+    content = read_segment(path)
+    damage = content.damage
+    rows: dict[Signal, list[Row]] = {signal: [] for signal in Signal}
+    for frame in content.frames:
+        try:
+            rows[frame.signal].extend(decode(frame.signal, frame.body, frame.received_unix_nano))
+        except DecodeError:
+            damage = damage or "a frame cannot be decoded"
+    segment = segment_id_of(path)
+    if segment is not None:
+        for signal in Signal:
+            _write_parts(lake, segment, signal, rows[signal])
+    counts = Counter({signal: len(rows[signal]) for signal in Signal})
+    if damage is None:
+        path.unlink()
+        sync_folder(path.parent)
+    else:
+        quarantine(path, damage, counts)
+    if content.torn_bytes:
+        _LOG.info(
+            "%s: %d bytes of an unfinished write, never acknowledged, are left out",
+            path.name,
+            content.torn_bytes,
+        )
+    return counts
+
+
+def quarantine(path: Path, damage: str, counts: Counter[Signal]) -> None:
+    """Move a segment out of the way for good and say so."""
+    folder = path.parent / "quarantine"
+    folder.mkdir(exist_ok=True)
+    path.rename(folder / path.name)
+    sync_folder(folder)
+    sync_folder(path.parent)
+    kept = ", ".join(f"{counts[signal]} {WIRE[signal].noun}" for signal in Signal)
+    _LOG.error("%s: %s; kept %s and moved the file to %s", path.name, damage, kept, folder)
+
+
+def _write_parts(lake: Lake, segment: SegmentId, signal: Signal, rows: list[Row]) -> None:
+    def bucket_of(row: Row) -> int:
+        return lake.bucket_of(row[0])  # trace_id is the first column of both schemas
+
+    # sorted() is stable: within a bucket the rows stay in the order of arrival.
+    for bucket, members in groupby(sorted(rows, key=bucket_of), key=bucket_of):
+        write_part(lake, segment, signal, bucket, table_of(signal, list(members)))
+
+
+class Flusher:
+    """One thread that flushes segments as they are sealed."""
+
+    def __init__(self, lake: Lake) -> None:
+        """Start the thread."""
+        self._lake = lake
+        self._segments: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._sizes: dict[Path, int] = {}
+        self._stop = threading.Event()
+        self._failed: list[Path] = []
+        self.stored: Counter[Signal] = Counter()
+        """Spans and log records written to Parquet by this process."""
+        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of sealed segments that are not Parquet yet."""
+        with self._lock:
+            return sum(self._sizes.values())
+
+    def submit(self, path: Path, size: int) -> None:
+        """Queue a sealed segment of so many bytes; may be called from any thread."""
+        with self._lock:
+            self._sizes[path] = size
+        self._segments.put(path)
+
+    def close(self) -> list[Path]:
+        """Flush what is queued, once, and stop; returns the segments the disk did not take."""
+        self._stop.set()
+        self._segments.put(None)
+        self._thread.join()
+        return self._failed
+
+    def _run(self) -> None:
+        while (path := self._segments.get()) is not None:
+            if self._flush(path):
+                with self._lock:
+                    del self._sizes[path]
+            elif self._stop.wait(RETRY_S):
+                self._failed.append(path)
+            else:
+                self._segments.put(path)  # behind the others, which may fare better
+
+    def _flush(self, path: Path) -> bool:
+        """Whether a segment is done with: stored or set aside."""
+        try:
+            self.stored.update(flush_segment(self._lake, path))
+        except (OSError, MemoryError):
+            if not path.exists():
+                _LOG.exception("%s was taken away from the log by someone else", path.name)
+                return True
+            _LOG.exception("%s could not be written as Parquet and stays in the log", path.name)
+            return False
+        except Exception:  # noqa: BLE001 - one bad segment must not stop those after it
+            _LOG.exception("%s cannot be turned into Parquet", path.name)
+            return _try_quarantine(path)
+        return True
+
+
+def _try_quarantine(path: Path) -> bool:
+    try:
+        quarantine(path, "it cannot be turned into Parquet", Counter())
+    except OSError:
+        _LOG.exception("%s could not be moved and stays in the log", path.name)
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""OTLP/gRPC: TraceService/Export and LogsService/Export, on raw bytes."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+import grpc.aio
+
+from toolverdict.collector.content import MediaType
+from toolverdict.collector.errors import CollectorError, ConfigError, status_of
+from toolverdict.collector.intake import Intake
+from toolverdict.collector.rpc_status import message_of, retry_info_bytes, status_bytes
+from toolverdict.collector.settings import CollectorSettings
+from toolverdict.collector.signals import WIRE, Signal
+
+_LOG = logging.getLogger(__name__)
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+_MIN_PING_INTERVAL_MS: Final = 5_000
+"""Clients may ping an idle connection this often; gRPC's own default is five minutes."""
+
+
+class GrpcServer:
+    """The gRPC listener."""
+
+    def __init__(self, intake: Intake, settings: CollectorSettings) -> None:
+        """Prepare the server; nothing listens yet."""
+        self._intake = intake
+        self._settings = settings
+        self._server = grpc.aio.server(
+            options=[
+                # Without this two collectors would share a port in silence.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", settings.max_body_bytes),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+                ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ]
+        )
+        self._server.add_generic_rpc_handlers(
+            [
+                grpc.method_handlers_generic_handler(
+                    wire.grpc_service,
+                    {"Export": grpc.unary_unary_rpc_method_handler(self._export(signal))},
+                )
+                for signal, wire in WIRE.items()
+            ]
+        )
+
+    async def start(self) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            ConfigError: when the address cannot be had.
+        """
+        host, port = self._settings.host, self._settings.grpc_port
+        try:
+            bound = self._server.add_insecure_port(join_address(host, port))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"cannot listen for OTLP/gRPC on {host} port {port} (in use, or no such address); "
+                "give another --grpc-port or --host"
+            ) from error
+        await self._server.start()
+        return bound
+
+    async def stop(self) -> None:
+        """Stop accepting, let requests in flight finish, close all connections."""
+        await self._server.stop(self._settings.drain_timeout_s)
+
+    def _export(self, signal: Signal) -> Callable[[bytes, _Context], Awaitable[bytes]]:
+        async def export(body: bytes, context: _Context) -> bytes:
+            try:
+                with self._intake.reserving() as reserve:
+                    reserve(len(body))
+                    response = await self._intake.accept(signal, MediaType.PROTOBUF, body)
+            except CollectorError as error:
+                await _abort(context, error)
+            except Exception as error:  # noqa: BLE001 - the client keeps its data and retries
+                _LOG.exception("a request failed for a fault of the collector")
+                await _abort(context, error)
+            return response.SerializeToString()
+
+        return export
+
+
+def join_address(host: str, port: int) -> str:
+    """Host and port as one address, IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _abort(context: _Context, error: Exception) -> NoReturn:
+    """Answer with the error; one that may be retried says when."""
+    status = status_of(error)
+    message = message_of(error)
+    metadata: list[tuple[str, Any]] = []
+    if status.retry_after_s is not None:
+        # The first is the standard; the Python exporter looks for the second.
+        metadata = [
+            ("grpc-status-details-bin", status_bytes(status, message)),
+            ("google.rpc.retryinfo-bin", retry_info_bytes(status.retry_after_s)),
+        ]
+    await context.abort(status.grpc, message, tuple(metadata))

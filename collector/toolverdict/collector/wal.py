@@ -1,0 +1,241 @@
+"""The write-ahead log: what is acknowledged is on the disk, in groups for the price of one sync.
+
+One thread takes everything that waits, writes it with one ``write``, syncs once, and only then
+resolves the futures of the requests. A file that failed to write or sync is never written or
+synced again: after a failed fsync the kernel may have dropped the very pages a second fsync would
+report as safe. Its durable part goes on to Parquet; the next group tries a new file.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from toolverdict.collector.durable import sync_file, sync_folder, write_all
+from toolverdict.collector.errors import OverloadedError, StorageError
+from toolverdict.collector.segment import (
+    HEADER_BYTES,
+    SEAL,
+    SegmentId,
+    new_segment_id,
+    pack_frame,
+    pack_header,
+)
+from toolverdict.collector.settings import CollectorSettings
+from toolverdict.collector.signals import Signal
+
+_LOG = logging.getLogger(__name__)
+
+MAX_GROUP_BYTES: Final = 16 * 1024 * 1024
+"""A group ends when it reaches this size, so no single write grows without limit."""
+
+UNNAMED_SUFFIX: Final = ".new"
+"""Ends the name of a segment whose header is being written; a crash may leave one."""
+
+
+class _Pending(NamedTuple):
+    signal: Signal
+    body: bytes
+    durable: Future[None]
+
+
+class _ActiveSegment:
+    """The one file that is being written."""
+
+    def __init__(self, folder: Path, segment: SegmentId) -> None:
+        self.segment = segment
+        self.path = folder / f"{segment.text}.log"
+        self.sealed_at_s = 0.0
+        self.durable_bytes = 0
+        # Named only when its header is on the disk: a segment without one is damaged, not new.
+        unnamed = folder / f"{segment.text}{UNNAMED_SUFFIX}"
+        self._descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        try:
+            self.write(pack_header(segment.created_unix_nano))
+            unnamed.rename(self.path)
+            sync_folder(folder)
+        except OSError:
+            self.abandon()
+            with suppress(OSError):
+                unnamed.unlink(missing_ok=True)
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Append and wait for the disk."""
+        write_all(self._descriptor, data)
+        sync_file(self._descriptor)
+        self.durable_bytes += len(data)
+
+    def seal(self) -> None:
+        """Close in order; the seal only helps to tell damage from a torn end, so no sync."""
+        try:
+            seal = pack_frame(self.segment, SEAL, time.time_ns(), b"")
+            write_all(self._descriptor, b"".join(seal))
+        except OSError:
+            _LOG.warning("%s could not be sealed", self.path.name)
+        self._close()
+
+    def abandon(self) -> None:
+        """Close after an error and cut off what was not acknowledged, as far as that works."""
+        try:
+            os.ftruncate(self._descriptor, self.durable_bytes)
+        except OSError:
+            _LOG.warning("%s failed and keeps a torn end", self.path.name)
+        self._close()
+        if self.durable_bytes <= HEADER_BYTES:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        # What matters was synced before; an error here cannot be told to anyone.
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+class WriteAheadLog:
+    """Appends requests to segments and hands each segment on once it is sealed."""
+
+    def __init__(
+        self, folder: Path, settings: CollectorSettings, on_sealed: Callable[[Path, int], None]
+    ) -> None:
+        """Start the writer thread.
+
+        Args:
+            folder: an existing folder for the segments.
+            settings: limits and the flush interval.
+            on_sealed: called in the writer's thread with path and size of each segment that will not
+                grow any more.
+        """
+        self._folder = folder
+        self._settings = settings
+        self._on_sealed = on_sealed
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._changed = threading.Condition()
+        self._closing = False
+        self._active: _ActiveSegment | None = None
+        self._last_created_unix_nano = 0
+        self.failed = False
+        """Whether the last group could not be stored; readiness shows it."""
+        self._thread = threading.Thread(target=self._run, name="wal-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, signal: Signal, body: bytes) -> Future[None]:
+        """Queue a request; the future resolves once it is on the disk.
+
+        The future fails with StorageError when it could not be stored.
+
+        Raises:
+            OverloadedError: when too many bytes wait to be written.
+            StorageError: when the log is closed.
+        """
+        durable: Future[None] = Future()
+        with self._changed:
+            if self._closing:
+                raise StorageError("the collector is stopping; send the request again later")
+            if self._pending_bytes + len(body) > self._settings.max_inflight_bytes:
+                raise OverloadedError("too many bytes wait for the disk; send the request later")
+            self._pending.append(_Pending(signal, body, durable))
+            self._pending_bytes += len(body)
+            self._changed.notify()
+        return durable
+
+    def close(self) -> None:
+        """Write what waits, seal the last segment and stop."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            group, closing = self._next_group()
+            if group:
+                self._commit(group)
+            if self._active is not None and (closing or self._is_full(self._active)):
+                self._seal(self._active)
+            if closing and not group:
+                return
+
+    def _next_group(self) -> tuple[list[_Pending], bool]:
+        """Wait for requests, for the flush interval to end, or for the close.
+
+        ``closing`` is only reported once nothing waits any more.
+        """
+        with self._changed:
+            while not self._pending and not self._closing:
+                wait_s = None
+                if self._active is not None:
+                    wait_s = self._active.sealed_at_s - time.monotonic()
+                    if wait_s <= 0:
+                        return [], False
+                self._changed.wait(wait_s)
+            group: list[_Pending] = []
+            size = 0
+            while self._pending and size < MAX_GROUP_BYTES:
+                item = self._pending.popleft()
+                size += len(item.body)
+                group.append(item)
+            return group, self._closing and not group
+
+    def _commit(self, group: list[_Pending]) -> None:
+        try:
+            self._write(group)
+        except (OSError, MemoryError) as error:
+            self.failed = True
+            _LOG.exception("the write-ahead log could not be written; nothing was acknowledged")
+            reason = error.strerror if isinstance(error, OSError) else "out of memory"
+            failure = StorageError(
+                f"the collector cannot write its log ({reason}); send the request again later"
+            )
+            self._finish(group, failure)
+        else:
+            self.failed = False
+            self._finish(group, None)
+
+    def _write(self, group: list[_Pending]) -> None:
+        if self._active is None:
+            segment = new_segment_id(self._last_created_unix_nano)
+            self._last_created_unix_nano = segment.created_unix_nano
+            self._active = _ActiveSegment(self._folder, segment)
+            self._active.sealed_at_s = time.monotonic() + self._settings.flush_interval_s
+        active = self._active
+        pieces: list[bytes] = []
+        for item in group:
+            pieces += pack_frame(active.segment, item.signal, time.time_ns(), item.body)
+        try:
+            active.write(b"".join(pieces))
+        except (OSError, MemoryError):
+            self._active = None
+            active.abandon()
+            if active.durable_bytes > HEADER_BYTES:
+                self._on_sealed(active.path, active.durable_bytes)
+            raise
+
+    def _finish(self, group: list[_Pending], failure: StorageError | None) -> None:
+        with self._changed:
+            self._pending_bytes -= sum(len(item.body) for item in group)
+        for item in group:
+            if not item.durable.set_running_or_notify_cancel():
+                continue  # the client went away; the request is stored all the same
+            if failure is None:
+                item.durable.set_result(None)
+            else:
+                item.durable.set_exception(failure)
+
+    def _is_full(self, active: _ActiveSegment) -> bool:
+        return (
+            active.durable_bytes >= self._settings.max_segment_bytes
+            or time.monotonic() >= active.sealed_at_s
+        )
+
+    def _seal(self, active: _ActiveSegment) -> None:
+        self._active = None
+        active.seal()
+        self._on_sealed(active.path, active.durable_bytes)

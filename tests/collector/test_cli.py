@@ -1,0 +1,116 @@
+"""The command: its one line when it is ready, and its one line when it cannot be."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from toolverdict.collector.cli import app
+from toolverdict.collector.testing import make_request, make_span, post, running_collector
+
+COMMAND = [sys.executable, "-m", "toolverdict.collector", "--grpc-port", "0", "--http-port", "0"]
+
+
+def _collect(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def _assert_one_line(result: subprocess.CompletedProcess[str], *parts: str) -> None:
+    assert result.returncode == 2
+    assert result.stdout == ""
+    errors = [line for line in result.stderr.splitlines() if " INFO " not in line]
+    assert len(errors) == 1, result.stderr
+    assert errors[0].startswith("error: ")
+    for part in parts:
+        assert part in errors[0]
+
+
+def test_the_app_is_one_command() -> None:
+    """The umbrella command takes it over under its name."""
+    assert typer.main.get_command(app).name == "collect"
+
+
+def test_the_line_for_people(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "--data", str(tmp_path / "lake")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.send_signal(2)
+        assert process.wait(60) == 0
+    assert line.startswith("OTLP/gRPC 127.0.0.1:")
+    assert str(tmp_path / "lake") in line
+
+
+@pytest.mark.parametrize("port", ["--http-port", "--grpc-port"])
+def test_a_port_in_use(tmp_path: Path, port: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = str(server.getsockname()[1])
+        result = _collect("--data", tmp_path / "lake", port, number)
+    _assert_one_line(result, "127.0.0.1", number, port)
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    _assert_one_line(_collect("--data", tmp_path / "lake", "--host", "192.0.2.1"), "192.0.2.1")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    _assert_one_line(_collect("--data", file / "lake"), str(file), "--data")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        _assert_one_line(_collect("--data", tmp_path / "lake"), "Permission denied")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_folder_of_another_collector(tmp_path: Path) -> None:
+    """The lock is the kernel's: it goes with the process, however that ends."""
+    with running_collector(tmp_path / "lake") as collector:
+        _assert_one_line(_collect("--data", tmp_path / "lake"), "another collector", "lake")
+        collector.kill()
+        with running_collector(tmp_path / "lake") as second:
+            body = make_request(make_span(1)).SerializeToString()
+            assert post(f"{second.http}/v1/traces", body).status == 200
+
+
+def test_a_lake_of_a_newer_version(tmp_path: Path) -> None:
+    content = {"format": "toolverdict-lake", "version": 2, "buckets": 1}
+    (tmp_path / "lake.json").write_text(json.dumps(content))
+    _assert_one_line(_collect("--data", tmp_path), "version 2", "upgrade toolverdict")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--data", "x", "--flush-interval", "0"],
+        ["--data", "x", "--flush-interval", "nan"],
+        ["--data", "x", "--http-port", "-1"],
+    ],
+)
+def test_usage_errors(tmp_path: Path, arguments: list[str]) -> None:
+    result = _collect(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_the_testing_helper_says_why_a_collector_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    with pytest.raises(RuntimeError, match="cannot write"), running_collector(tmp_path / "lake"):
+        pass

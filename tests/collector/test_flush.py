@@ -1,0 +1,223 @@
+"""Segments to Parquet: idempotent, nothing deleted too early, damage set aside."""
+
+import errno
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolverdict.collector import flush
+from toolverdict.collector.flush import Flusher, flush_segment
+from toolverdict.collector.lake import Lake
+from toolverdict.collector.parts import write_part
+from toolverdict.collector.segment import SegmentId, new_segment_id, pack_frame, pack_header
+from toolverdict.collector.signals import Signal
+from toolverdict.collector.testing import make_request, make_span
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    (tmp_path / "wal").mkdir()
+    return Lake.create(tmp_path, buckets=2)
+
+
+def _segment(lake: Lake, *bodies: bytes) -> Path:
+    segment = new_segment_id(0)
+    frames = [
+        b"".join(pack_frame(segment, Signal.TRACES, segment.created_unix_nano, body))
+        for body in bodies
+    ]
+    path = lake.path / "wal" / f"{segment.text}.log"
+    path.write_bytes(pack_header(segment.created_unix_nano) + b"".join(frames))
+    return path
+
+
+def _body(*numbers: int) -> bytes:
+    return make_request(*map(make_span, numbers)).SerializeToString()
+
+
+def _stored(lake: Lake) -> int:
+    return sum(lake.read_spans(bucket).num_rows for bucket in range(lake.buckets))
+
+
+def _quarantined(lake: Lake) -> list[str]:
+    return [path.name for path in (lake.path / "wal" / "quarantine").glob("*")]
+
+
+def test_a_segment_becomes_one_part_for_each_bucket(lake: Lake) -> None:
+    path = _segment(lake, _body(1, 2), _body(3))
+    assert flush_segment(lake, path)[Signal.TRACES] == 3
+    assert not path.exists()
+    assert [lake.read_spans(bucket).num_rows for bucket in (0, 1)] == [2, 1]
+
+
+def test_flushing_twice_gives_the_same_bytes(lake: Lake) -> None:
+    """B88, B103: a crash between the rename and the deletion costs and adds nothing."""
+    path = _segment(lake, _body(1, 2))
+    content = path.read_bytes()
+    flush_segment(lake, path)
+    before = {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")}
+    next(iter(before)).write_bytes(b"cut short")
+    path.write_bytes(content)
+    flush_segment(lake, path)
+    after = {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")}
+    assert after == before
+
+
+def test_the_segment_stays_until_all_parts_are_there(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B103"""
+    path = _segment(lake, _body(1, 2))
+    real_write_part = write_part
+    written: list[int] = []
+
+    def fail_on_second(
+        lake: Lake, segment: SegmentId, signal: Signal, bucket: int, table: object
+    ) -> None:
+        if written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(bucket)
+        real_write_part(lake, segment, signal, bucket, table)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flush, "write_part", fail_on_second)
+        with pytest.raises(OSError, match="No space"):
+            flush_segment(lake, path)
+    assert path.exists()
+    flush_segment(lake, path)
+    assert _stored(lake) == 2
+    assert not path.exists()
+
+
+def test_damage_is_set_aside_once_and_the_rest_is_stored(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B85: the damaged file never comes back, is never deleted, and is reported with counts."""
+    path = _segment(lake, _body(1), _body(2), _body(3))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with caplog.at_level(logging.ERROR):
+        flush_segment(lake, path)
+    assert _stored(lake) == 2
+    assert _quarantined(lake) == [path.name]
+    assert list((lake.path / "wal").glob("*.log")) == []
+    assert "kept 2 spans" in caplog.text
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 50])
+def test_empty_and_garbage_segments_are_set_aside(lake: Lake, data: bytes) -> None:
+    """B86"""
+    path = _segment(lake)
+    path.write_bytes(data)
+    flush_segment(lake, path)
+    assert _quarantined(lake) == [path.name]
+
+
+def test_a_segment_without_frames_just_goes(lake: Lake) -> None:
+    path = _segment(lake)
+    flush_segment(lake, path)
+    assert (path.exists(), _quarantined(lake)) == (False, [])
+
+
+def test_a_torn_end_is_no_damage(lake: Lake) -> None:
+    path = _segment(lake, _body(1), _body(2))
+    path.write_bytes(path.read_bytes()[:-3])
+    flush_segment(lake, path)
+    assert (_stored(lake), _quarantined(lake)) == (1, [])
+
+
+def test_a_frame_that_cannot_be_decoded_does_not_stop_the_others(lake: Lake) -> None:
+    path = _segment(lake, _body(1), b"\xff not protobuf", _body(2))
+    flush_segment(lake, path)
+    assert (_stored(lake), _quarantined(lake)) == (2, [path.name])
+
+
+@pytest.fixture
+def flusher(lake: Lake) -> Iterator[Flusher]:
+    flusher = Flusher(lake)
+    yield flusher
+    flusher.close()
+
+
+def test_the_flusher_tries_again_when_the_disk_is_full(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B74, B85: the log waits, others pass it, and nothing is lost."""
+    monkeypatch.setattr(flush, "RETRY_S", 0.01)
+    full, sound = _segment(lake, _body(1)), _segment(lake, _body(2))
+    real_flush, failures = flush_segment, threading.Semaphore(3)
+
+    def sometimes(lake: Lake, path: Path) -> object:
+        if path == full and failures.acquire(blocking=False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_flush(lake, path)
+
+    monkeypatch.setattr(flush, "flush_segment", sometimes)
+    for path in (full, sound):
+        flusher.submit(path, 100)
+    assert flusher.backlog_bytes > 0
+    for _ in range(500):
+        if not flusher.backlog_bytes:
+            break
+        threading.Event().wait(0.01)
+    assert flusher.close() == []
+    assert _stored(lake) == 2
+
+
+def test_the_flusher_reports_what_the_disk_did_not_take(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _segment(lake, _body(1))
+
+    def never(lake: Lake, path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(flush, "flush_segment", never)
+    flusher.submit(path, 1)
+    assert flusher.close() == [path]
+    assert path.exists()
+
+
+def test_a_fault_of_ours_sets_the_segment_aside_and_goes_on(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = _segment(lake, _body(1)), _segment(lake, _body(2))
+    real_flush = flush_segment
+
+    def fault(lake: Lake, path: Path) -> object:
+        if path == bad:
+            raise ZeroDivisionError
+        return real_flush(lake, path)
+
+    monkeypatch.setattr(flush, "flush_segment", fault)
+    for path in (bad, good):
+        flusher.submit(path, 1)
+    assert flusher.close() == []
+    assert (_stored(lake), _quarantined(lake)) == (1, [bad.name])
+
+
+def test_a_segment_that_cannot_even_be_moved_stays(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _segment(lake, _body(1))
+
+    def fault(*args: object) -> None:
+        raise ZeroDivisionError
+
+    def read_only(*args: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(flush, "flush_segment", fault)
+    monkeypatch.setattr(flush, "quarantine", read_only)
+    flusher.submit(path, 1)
+    assert flusher.close() == [path]
+    assert path.exists()
+
+
+def test_a_segment_that_someone_took_away_is_forgotten(lake: Lake, flusher: Flusher) -> None:
+    flusher.submit(lake.path / "wal" / "gone.log", 1)
+    assert flusher.close() == []

@@ -1,0 +1,227 @@
+"""The write-ahead log: acknowledged means synced, and an error never hides."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from toolverdict.collector.errors import OverloadedError, StorageError
+from toolverdict.collector.segment import read_segment
+from toolverdict.collector.settings import CollectorSettings
+from toolverdict.collector.signals import Signal
+from toolverdict.collector.wal import WriteAheadLog
+
+WAIT_S = 10
+
+
+class Log:
+    """A log in a folder, with the segments it has handed on."""
+
+    def __init__(self, folder: Path, **settings: float) -> None:
+        self.folder = folder
+        self.sealed: list[Path] = []
+        values = {"flush_interval_s": 3600.0, **settings}
+        self.wal = WriteAheadLog(
+            folder,
+            CollectorSettings.model_validate({"data_dir": folder, **values}),
+            lambda path, size: self.sealed.append(path),
+        )
+
+    def append(self, body: bytes) -> None:
+        self.wal.append(Signal.TRACES, body).result(WAIT_S)
+
+    def bodies(self) -> list[bytes]:
+        """What all segments hold, in order."""
+        paths = sorted(self.folder.glob("*.log"))
+        return [frame.body for path in paths for frame in read_segment(path).frames]
+
+
+@pytest.fixture
+def open_log(tmp_path: Path) -> Iterator[Callable[..., Log]]:
+    logs: list[Log] = []
+
+    def open_one(**settings: float) -> Log:
+        logs.append(Log(tmp_path, **settings))
+        return logs[-1]
+
+    yield open_one
+    for log in logs:
+        log.wal.close()
+
+
+def test_what_is_acknowledged_is_in_the_file(open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    log.append(b"one")
+    log.append(b"two")
+    assert log.bodies() == [b"one", b"two"]
+    assert log.sealed == []
+
+
+def test_one_sync_serves_many_requests(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one group is being synced the next one gathers."""
+    log = open_log()
+    log.append(b"first makes the segment")
+    started, go_on, syncs = threading.Event(), threading.Event(), []
+
+    def slow_sync(descriptor: int) -> None:
+        syncs.append(descriptor)
+        started.set()
+        assert go_on.wait(WAIT_S)
+
+    monkeypatch.setattr(os, "fdatasync", slow_sync)
+    futures = [log.wal.append(Signal.LOGS, b"a")]
+    assert started.wait(WAIT_S)
+    futures += [log.wal.append(Signal.LOGS, b"b") for _ in range(50)]
+    assert not any(future.done() for future in futures)
+    go_on.set()
+    for future in futures:
+        future.result(WAIT_S)
+    assert len(syncs) == 2
+
+
+def test_a_segment_is_sealed_by_age(open_log: Callable[..., Log]) -> None:
+    log = open_log(flush_interval_s=0.05)
+    log.append(b"x")
+    for _ in range(200):
+        if log.sealed:
+            break
+        threading.Event().wait(0.02)
+    (path,) = log.sealed
+    assert [frame.body for frame in read_segment(path).frames] == [b"x"]
+
+
+def test_a_segment_is_sealed_by_size(open_log: Callable[..., Log]) -> None:
+    log = open_log(max_segment_bytes=150)
+    for _ in range(4):
+        log.append(b"x" * 60)
+    log.wal.close()
+    assert len(log.sealed) == 2
+    assert log.bodies() == [b"x" * 60] * 4
+
+
+def test_close_writes_what_waits_and_then_refuses(open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    futures = [log.wal.append(Signal.TRACES, bytes([n])) for n in range(20)]
+    log.wal.close()
+    assert all(future.result(0) is None for future in futures)
+    assert len(log.sealed) == 1
+    assert len(log.bodies()) == 20
+    with pytest.raises(StorageError, match="stopping"):
+        log.wal.append(Signal.TRACES, b"late")
+
+
+def test_nothing_appended_makes_no_file(open_log: Callable[..., Log], tmp_path: Path) -> None:
+    log = open_log(flush_interval_s=0.01)
+    log.wal.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["write", "fdatasync", "fsync", "open"])
+def test_a_disk_error_fails_the_request_and_is_not_retried(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """B74, B82: nothing is acknowledged that is not on the disk; afterwards a new file works."""
+    log = open_log()
+    calls = 0
+
+    def fail(*args: object) -> int:
+        nonlocal calls
+        calls += 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, fail)
+        with pytest.raises(StorageError, match="No space left"):
+            log.append(b"refused")
+    assert calls == 1
+    assert log.wal.failed
+    assert list(log.folder.iterdir()) == []
+    log.append(b"stored")
+    assert not log.wal.failed
+    assert log.bodies() == [b"stored"]
+
+
+def test_a_failed_sync_ends_the_segment_and_keeps_what_was_durable(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed fsync the same file is never synced again."""
+    log = open_log()
+    log.append(b"before")
+    descriptors: list[int] = []
+
+    def fail(descriptor: int) -> None:
+        descriptors.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        for _ in range(3):
+            with pytest.raises(StorageError):
+                log.append(b"refused")
+    assert len(log.sealed) == 1
+    assert [frame.body for frame in read_segment(log.sealed[0]).frames] == [b"before"]
+    log.append(b"after")
+    assert log.bodies() == [b"before", b"after"]
+
+
+def test_what_cannot_be_cut_off_or_sealed_is_a_torn_end(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader copes with the end of a file on a disk that refuses everything."""
+    log = open_log()
+    log.append(b"before")
+
+    def fail(*args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        for name in ("fdatasync", "ftruncate"):
+            patch.setattr(os, name, fail)
+        with pytest.raises(StorageError):
+            log.append(b"refused")
+    log.append(b"after")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        log.wal.close()
+    assert len(log.sealed) == 2
+    assert b"before" in log.bodies()
+    assert log.bodies()[-1] == b"after"
+
+
+def test_a_short_write_is_continued(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_write = os.write
+    monkeypatch.setattr(
+        os, "write", lambda descriptor, data: real_write(descriptor, bytes(data)[:7])
+    )
+    log = open_log()
+    log.append(b"x" * 100)
+    assert log.bodies() == [b"x" * 100]
+
+
+def test_too_much_waiting_is_refused(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B74: memory is bounded when the disk is slow."""
+    log = open_log(max_inflight_bytes=100)
+    go_on = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: go_on.wait(WAIT_S))
+    waiting = log.wal.append(Signal.TRACES, b"x" * 90)
+    with pytest.raises(OverloadedError):
+        log.wal.append(Signal.TRACES, b"x" * 20)
+    go_on.set()
+    waiting.result(WAIT_S)
+    log.append(b"x" * 20)
+
+
+def test_a_client_that_went_away_does_not_stop_the_log(open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    log.wal.append(Signal.TRACES, b"gone").cancel()
+    log.append(b"next")
+    assert log.bodies()[-1] == b"next"
