@@ -1,0 +1,59 @@
+"""Which span a failed trajectory is to be blamed on, out of all the evidence.
+
+The root cause is the earliest evidence that was not put right later; at one span the category
+that says most about why comes first (a commanded call before a forbidden one before an unexpected
+one). A missing call counts from when it was due.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from toolverdict.scoring.model import Category, Finding, Severity
+
+# From what says most about why to what says least.
+_TELLING_FIRST = {
+    category: rank
+    for rank, category in enumerate(
+        (
+            Category.INJECTION_SUSPECTED,
+            Category.FORBIDDEN_CALL,
+            Category.REQUIREMENT_UNMET,
+            Category.APPROVAL_MISSING,
+            Category.UNUSABLE_RESULT_USED,
+            Category.WRONG_TOOL,
+            Category.MISSING_CALL,
+            Category.ARGUMENT_MISMATCH,
+            Category.ORDER_INVERTED,
+            Category.PREMATURE_CALL,
+            Category.CALL_FAILED,
+            Category.EXTRA_CALL,
+            Category.RETRY_WASTE,
+            Category.AGENT_FAILED,
+        )
+    )
+}
+
+
+def attribute(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings of a failed trajectory with rank, root cause and confidence filled in.
+
+    Confidence is one over the number of spans that carry unrepaired evidence: 1.0 when all of it
+    points to one span.
+    """
+    failing = [finding for finding in findings if finding.fails]
+    blamed = {finding.span_id for finding in failing}
+    evidence = [f for f in findings if f.fails or _explains(f, blamed)]
+    ranked = sorted(evidence, key=lambda f: (f.at_ns, _TELLING_FIRST[f.category], f.span_id))
+    ranks = {id(finding): rank for rank, finding in enumerate(ranked, start=1)}
+    confidence = 1.0 / len(blamed) if blamed else None
+    return [
+        replace(f, rank=ranks[id(f)], root_cause=ranks[id(f)] == 1, confidence=confidence)
+        if id(f) in ranks
+        else f
+        for f in findings
+    ]
+
+
+def _explains(finding: Finding, blamed: set[str]) -> bool:
+    """A warning is evidence only where something did fail at the same span."""
+    return finding.severity is Severity.WARNING and finding.span_id in blamed

@@ -1,0 +1,1 @@
+"""Labelled tasks: what should have been called, what must not be, and how a trajectory compares."""
