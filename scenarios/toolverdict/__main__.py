@@ -1,0 +1,5 @@
+"""``python -m toolverdict``."""
+
+from toolverdict.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The stage on which an agent is tested before release."""

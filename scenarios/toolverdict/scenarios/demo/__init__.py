@@ -1,0 +1,1 @@
+"""A refund agent plays scripted conversations, good and bad, over the whole road."""
