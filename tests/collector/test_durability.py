@@ -188,11 +188,7 @@ def test_sigterm_during_load_stores_all_it_acknowledged(tmp_path: Path) -> None:
 def test_damaged_files_do_not_stop_the_start(tmp_path: Path) -> None:
     """B85, B86: torn, flipped, empty and garbage segments; what is sound is stored."""
     data_dir = tmp_path / "lake"
-    for round_number in range(2):
-        with running_collector(data_dir, flush_interval=3600) as collector:
-            Client(round_number * 1000).send_over_http(collector, 5)
-            collector.kill()
-    torn, flipped = sorted((data_dir / "wal").glob("*.log"))
+    torn, flipped = (_segment_of_a_crash(data_dir, first) for first in (0, 1000))
     torn.write_bytes(torn.read_bytes()[:-10])
     data = bytearray(flipped.read_bytes())
     data[len(data) // 2] ^= 0x40
@@ -211,6 +207,17 @@ def test_damaged_files_do_not_stop_the_start(tmp_path: Path) -> None:
     assert list((data_dir / "wal").glob("*.log")) == []
     assert f"{flipped.name}: " in log
     assert "Traceback" not in log
+
+
+def _segment_of_a_crash(data_dir: Path, first: int) -> Path:
+    """Five acknowledged requests in a segment, as kill -9 leaves it."""
+    elsewhere = data_dir.with_name(f"crashed-{first}")
+    with running_collector(elsewhere, flush_interval=3600) as collector:
+        Client(first).send_over_http(collector, 5)
+        collector.kill()
+    (segment,) = (elsewhere / "wal").glob("*.log")
+    (data_dir / "wal").mkdir(parents=True, exist_ok=True)
+    return segment.rename(data_dir / "wal" / segment.name)
 
 
 def _one_span() -> bytes:

@@ -1,7 +1,13 @@
 """The official Python exporters, as an agent uses them, against a real collector."""
 
+import asyncio
+import errno
 import logging
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -10,14 +16,14 @@ from opentelemetry.exporter.otlp.proto.http import Compression as HttpCompressio
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.schema import attributes_of
-from toolverdict.collector.testing import CollectorProcess, running_collector
+from toolverdict.collector.testing import running_collector
 
 
-def _exporter(collector: CollectorProcess, kind: str) -> SpanExporter:
+def _exporter(collector: Any, kind: str) -> SpanExporter:
     match kind:
         case "http":
             return HttpExporter(f"{collector.http}/v1/traces")
@@ -54,3 +60,30 @@ def test_spans_of_the_stock_exporter_arrive(
     assert sorted(attributes_of(row)["tool.items"] for row in rows) == list(range(50))
     assert {(row["service_name"], row["gen_ai.tool.name"]) for row in rows} == {("agent", "refund")}
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+async def test_the_stock_exporter_tries_again_after_a_disk_error(
+    serve: Callable[..., AbstractAsyncContextManager[Any]],
+    stored: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """B74: the status makes it retry, so a full disk that gets room again loses nothing."""
+    real_sync, failures = os.fdatasync, iter([True])
+
+    def fails_once(descriptor: int) -> None:
+        if next(failures, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real_sync(descriptor)
+
+    span = TracerProvider().get_tracer("tests").start_span("execute_tool refund")
+    span.end()
+    monkeypatch.setattr(os, "fdatasync", fails_once)
+    async with serve() as collector:
+        exporter = _exporter(collector, kind)
+        result = await asyncio.to_thread(exporter.export, [span])  # type: ignore[list-item]
+        exporter.shutdown()
+    assert result is SpanExportResult.SUCCESS
+    assert next(failures, None) is None
+    assert stored() == 1

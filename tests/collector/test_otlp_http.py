@@ -153,11 +153,16 @@ async def test_invalid_spans_are_counted_and_their_siblings_stored(
     assert stored() == 3
 
 
-async def test_a_request_of_invalid_spans_alone_appends_nothing(serve: Serve) -> None:
+async def test_a_request_of_invalid_spans_alone_appends_nothing(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each reason is logged once, however many such spans come."""
     async with serve() as collector:
         body = make_request(make_span(1, span_id=b"")).SerializeToString()
-        assert (await _post(f"{collector.http}/v1/traces", body)).status == 200
+        for _ in range(3):
+            assert (await _post(f"{collector.http}/v1/traces", body)).status == 200
         assert collector.wal_bytes() == 0
+    assert caplog.text.count("rejected spans: span_id must be") == 1
 
 
 async def test_logs_with_a_warning(serve: Serve) -> None:

@@ -89,3 +89,10 @@ async def test_without_fdatasync_fsync_serves(
         answer = await asyncio.to_thread(post, f"{collector.http}/v1/traces", VALID)
         assert answer.status == 200
     assert stored() == 1
+
+
+async def test_a_log_that_cannot_be_read_at_the_start(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "wal" / "18ecd890a676a21d-4070ba29.log").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="Is a directory"):
+        async with serve():
+            pass

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolverdict.collector import wal
 from toolverdict.collector.errors import OverloadedError, StorageError
 from toolverdict.collector.segment import read_segment
 from toolverdict.collector.settings import CollectorSettings
@@ -139,10 +140,45 @@ def test_a_disk_error_fails_the_request_and_is_not_retried(
         with pytest.raises(StorageError, match="No space left"):
             log.append(b"refused")
     assert calls == 1
-    assert log.wal.failed
+    assert log.wal.is_failing
     assert list(log.folder.iterdir()) == []
     log.append(b"stored")
-    assert not log.wal.failed
+    assert not log.wal.is_failing
+    assert log.bodies() == [b"stored"]
+
+
+def test_a_failure_is_forgotten_after_a_while(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector that nobody asks any more must not stay unready for ever."""
+    log = open_log()
+
+    def fail(*args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(StorageError):
+            log.append(b"refused")
+    assert log.wal.is_failing
+    monkeypatch.setattr(wal, "FAILING_S", 0.0)
+    assert not log.wal.is_failing
+
+
+def test_a_fault_of_ours_answers_whoever_waits(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer's thread survives, and no request waits for ever."""
+    log = open_log()
+
+    def fault(*args: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wal, "write_all", fault)
+        with pytest.raises(StorageError, match="ZeroDivisionError"):
+            log.append(b"refused")
+    log.append(b"stored")
     assert log.bodies() == [b"stored"]
 
 

@@ -63,6 +63,10 @@ def test_a_folder_of_yaml_json_and_jsonl_is_one_set(tmp_path: Path) -> None:
     assert cases["c"].expected[0].arguments == {"day": "2024-05-20"}
 
 
+def test_the_same_case_twice_is_one_case(tmp_path: Path) -> None:
+    assert len(load_cases(written(tmp_path, "a.json", '[{"id": "a"}, {"id": "a"}]')).cases) == 1
+
+
 def test_the_digest_is_that_of_the_meaning(tmp_path: Path) -> None:
     one = load_cases(written(tmp_path, "a.json", json.dumps(FORMAT_B)))
     other = load_cases(written(tmp_path, "b.json", json.dumps(FORMAT_B, indent=3)))
@@ -87,7 +91,7 @@ def test_notes_that_nobody_understands_are_named_and_kept_out(tmp_path: Path) ->
         ("a.json", "[1]", "a.json: 0: expected an object with a case, got a int"),
         ("a.json", "[]", "holds no case"),
         ("a.yaml", "", "expected an object with a case, got nothing"),
-        ("a.json", '[{"id": "a"}, {"id": "a"}]', "case id 'a' stands twice"),
+        ("a.json", '[{"id": "a"}, {"id": "a", "input": "x"}]', "'a' stands for another case"),
         ("a.json", '{"expected_tool_calls": []}', "id: Field required"),
         ("a.json", '{"case_id": 7}', "case_id: Input should be a valid string"),
         (

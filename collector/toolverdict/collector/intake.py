@@ -85,13 +85,14 @@ class Intake:
         """Spans and log records acknowledged."""
         self.rejected: Counter[Signal] = Counter()
         """Spans and log records refused one by one, as their clients were told."""
+        self._reasons_logged: set[str] = set()
         self.empty_json_requests = 0
         """JSON requests without a record: often data sent to the wrong path."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the last write to the log worked."""
-        return not self._wal.failed
+        """Whether the log can be written, as far as is known."""
+        return not self._wal.is_failing
 
     @contextmanager
     def reserving(self) -> Iterator[Callable[[int], None]]:
@@ -143,15 +144,10 @@ class Intake:
 
     def _respond(self, signal: Signal, prepared: Prepared) -> Response:
         rejected = prepared.rejected.total()
-        if rejected:
-            self.rejected[signal] += rejected
-            _LOG.warning(
-                "rejected %d of %d %s: %s",
-                rejected,
-                rejected + prepared.accepted,
-                WIRE[signal].noun,
-                _reasons(prepared.rejected),
-            )
+        self.rejected[signal] += rejected
+        for reason in prepared.rejected.keys() - self._reasons_logged:
+            self._reasons_logged.add(reason)
+            _LOG.warning("rejected %s: %s (logged once)", WIRE[signal].noun, reason)
         reason = _reasons(prepared.rejected + prepared.warnings)
         return WIRE[signal].respond(rejected, reason)
 

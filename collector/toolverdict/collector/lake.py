@@ -178,7 +178,8 @@ class Lake:
 
     def _read(self, signal: Signal, bucket: int, columns: list[str]) -> pa.Table:
         """The columns of all parts of a bucket, one below the other, nothing sorted."""
-        schema = pa.schema([SCHEMAS[signal].field(name) for name in columns])
+        whole = SCHEMAS[signal]
+        schema = pa.schema([whole.field(name) for name in columns]).with_metadata(whole.metadata)
         tables = [_read_part(part, schema) for part in self.parts(signal, bucket)]
         # Dictionaries differ from part to part; one for all makes chunks comparable.
         return pa.concat_tables([schema.empty_table(), *tables]).unify_dictionaries()

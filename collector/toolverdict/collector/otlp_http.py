@@ -87,8 +87,8 @@ class HttpServer:
                 return _failure(error, media_type)
             except TimeoutError:
                 return _failure(TransientError("the body did not arrive in time"), media_type)
-            except ConnectionError:
-                raise  # the client went away; aiohttp closes without a word
+            except ConnectionError:  # the client went away and hears no answer
+                return _failure(TransientError("the connection was lost"), media_type)
             except Exception as error:  # noqa: BLE001 - the client keeps its data and retries
                 _LOG.exception("a request failed for a fault of the collector")
                 return _failure(error, media_type)

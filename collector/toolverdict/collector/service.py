@@ -6,7 +6,7 @@ import logging
 import os
 import signal as unix_signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,7 +105,8 @@ def _data_folder(folder: Path) -> Iterator[tuple[Lake, Path]]:
         wal_folder.mkdir(parents=True, exist_ok=True)
         # The log is only as durable as the names of the folders it is in.
         sync_folder(folder)
-        sync_folder(folder.absolute().parent)
+        with suppress(PermissionError):
+            sync_folder(folder.absolute().parent)
         lock = os.open(wal_folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o640)
     except OSError as error:
         raise _cannot_write(folder, error) from error
@@ -144,14 +145,18 @@ def _cannot_write(folder: Path, error: OSError) -> ConfigError:
 
 def _left_over(wal_folder: Path) -> list[tuple[Path, int]]:
     """Segments of an earlier run that did not become Parquet, with their sizes, in order."""
-    for path in wal_folder.glob(f"*{UNNAMED_SUFFIX}"):
-        path.unlink()
-    paths = sorted(wal_folder.glob("*.log"))
-    for path in paths:
-        refuse_newer(path)
+    try:
+        for path in wal_folder.glob(f"*{UNNAMED_SUFFIX}"):
+            path.unlink()
+        paths = sorted(wal_folder.glob("*.log"))
+        for path in paths:
+            refuse_newer(path)
+        sizes = [path.stat().st_size for path in paths]
+    except OSError as error:
+        raise _cannot_write(wal_folder, error) from error
     if paths:
         _LOG.info("replaying %d segments of an earlier run", len(paths))
-    return [(path, path.stat().st_size) for path in paths]
+    return list(zip(paths, sizes, strict=True))
 
 
 def _report(intake: Intake, flusher: Flusher) -> None:

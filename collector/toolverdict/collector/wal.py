@@ -35,6 +35,9 @@ _LOG = logging.getLogger(__name__)
 MAX_GROUP_BYTES: Final = 16 * 1024 * 1024
 """A group ends when it reaches this size, so no single write grows without limit."""
 
+FAILING_S: Final = 10.0
+"""Seconds for which a failed write makes the collector not ready."""
+
 UNNAMED_SUFFIX: Final = ".new"
 """Ends the name of a segment whose header is being written; a crash may leave one."""
 
@@ -60,7 +63,7 @@ class _ActiveSegment:
             self.write(pack_header(segment.created_unix_nano))
             unnamed.rename(self.path)
             sync_folder(folder)
-        except OSError:
+        except Exception:
             self.abandon()
             with suppress(OSError):
                 unnamed.unlink(missing_ok=True)
@@ -121,10 +124,19 @@ class WriteAheadLog:
         self._closing = False
         self._active: _ActiveSegment | None = None
         self._last_created_unix_nano = 0
-        self.failed = False
-        """Whether the last group could not be stored; readiness shows it."""
+        self._failed_at_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="wal-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether a group could not be stored just now.
+
+        It ends by itself after a while: a collector that is not ready gets no requests, and without
+        a request it would never learn that the disk is well again.
+        """
+        failed_at_s = self._failed_at_s
+        return failed_at_s is not None and time.monotonic() - failed_at_s < FAILING_S
 
     def append(self, signal: Signal, body: bytes) -> Future[None]:
         """Queue a request; the future resolves once it is on the disk.
@@ -187,16 +199,19 @@ class WriteAheadLog:
     def _commit(self, group: list[_Pending]) -> None:
         try:
             self._write(group)
-        except (OSError, MemoryError) as error:
-            self.failed = True
-            _LOG.exception("the write-ahead log could not be written; nothing was acknowledged")
-            reason = error.strerror if isinstance(error, OSError) else "out of memory"
-            failure = StorageError(
-                f"the collector cannot write its log ({reason}); send the request again later"
+        except Exception as error:  # noqa: BLE001 - every request that waits gets an answer
+            if self._failed_at_s is None:  # once, not for every group
+                _LOG.exception("the log cannot be written; nothing is acknowledged meanwhile")
+            self._failed_at_s = time.monotonic()
+            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+            self._finish(
+                group,
+                f"the collector cannot write its log ({reason}); send the request again later",
             )
-            self._finish(group, failure)
         else:
-            self.failed = False
+            if self._failed_at_s is not None:
+                _LOG.warning("the log is written again")
+            self._failed_at_s = None
             self._finish(group, None)
 
     def _write(self, group: list[_Pending]) -> None:
@@ -211,14 +226,14 @@ class WriteAheadLog:
             pieces += pack_frame(active.segment, item.signal, time.time_ns(), item.body)
         try:
             active.write(b"".join(pieces))
-        except (OSError, MemoryError):
+        except Exception:
             self._active = None
             active.abandon()
             if active.durable_bytes > HEADER_BYTES:
                 self._on_sealed(active.path, active.durable_bytes)
             raise
 
-    def _finish(self, group: list[_Pending], failure: StorageError | None) -> None:
+    def _finish(self, group: list[_Pending], failure: str | None) -> None:
         with self._changed:
             self._pending_bytes -= sum(len(item.body) for item in group)
         for item in group:
@@ -227,7 +242,7 @@ class WriteAheadLog:
             if failure is None:
                 item.durable.set_result(None)
             else:
-                item.durable.set_exception(failure)
+                item.durable.set_exception(StorageError(failure))
 
     def _is_full(self, active: _ActiveSegment) -> bool:
         return (

@@ -70,8 +70,8 @@ def load_cases(path: Path) -> CaseSet:
     """All cases of a file or folder.
 
     Raises:
-        InputError: a file is missing or unreadable, is no case, or repeats a case id; the message
-            names file, line or position, key and what was expected.
+        InputError: a file is missing or unreadable, is no case, or gives one id to two different
+            cases; the message names file, line or position, key and what was expected.
     """
     reader = _Reader()
     for file in _files(path):
@@ -165,9 +165,8 @@ class _Reader:
             names = {field: key for key, field in keys.items()}
             path = tuple(names.get(str(p), p) if n == 0 else p for n, p in enumerate(first["loc"]))
             raise place.at(*path).error(first["msg"]) from None
-        if made.id in self.cases:
-            raise place.error(f"case id {made.id!r} stands twice; ids must be unique")
-        self.cases[made.id] = made
+        if self.cases.setdefault(made.id, made) != made:
+            raise place.error(f"case id {made.id!r} stands for another case already")
 
     def _calls(self, place: _Place, calls: Any, known: tuple[str, ...]) -> list[dict[str, Any]]:
         # A text is iterable too: it must not fall apart into one-letter tools.
