@@ -58,10 +58,10 @@ _PROMOTED_TYPES: Final[dict[str, pa.DataType]] = {
     semconv.GEN_AI_OUTPUT_MESSAGES: _LONG,
     semconv.ERROR_TYPE: _WORD,
     semconv.TEST_CASE_NAME: _WORD,
-    "session.id": _TEXT,
-    "openinference.span.kind": _WORD,
-    "input.value": _LONG,
-    "output.value": _LONG,
+    semconv.SESSION_ID: _TEXT,
+    semconv.OPENINFERENCE_SPAN_KIND: _WORD,
+    semconv.INPUT_VALUE: _LONG,
+    semconv.OUTPUT_VALUE: _LONG,
 }
 
 PROMOTED: Final[tuple[str, ...]] = tuple(_PROMOTED_TYPES)

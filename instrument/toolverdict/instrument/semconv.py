@@ -31,6 +31,12 @@ OPERATION_EXECUTE_TOOL: Final = "execute_tool"
 OPERATION_INVOKE_AGENT: Final = "invoke_agent"
 OPERATION_CHAT: Final = "chat"
 
+# --- others': read from the spans of agents that speak OpenInference -----------------------------
+SESSION_ID: Final = "session.id"
+OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
+INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
+
 # --- ours: what has to be known about a call before anyone can judge it --------------------------
 TOOL_NAME: Final = "tool.name"
 TOOL_ARGS_HASH: Final = "tool.args_hash"

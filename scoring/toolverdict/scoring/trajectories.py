@@ -15,7 +15,7 @@ from toolverdict.scoring.model import ModelTurn, Placed, ToolCall, Trajectory
 from toolverdict.scoring.sampling import adjusted_count
 from toolverdict.scoring.spans import Span, Tree
 
-_CONVERSATION = (semconv.GEN_AI_CONVERSATION_ID, "session.id")
+_CONVERSATION = (semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID)
 _MODEL = (semconv.GEN_AI_RESPONSE_MODEL, semconv.GEN_AI_REQUEST_MODEL)
 
 
