@@ -26,8 +26,8 @@ types: $(VENV)/.dev
 tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
-clean: ## forget the environment and what the demo left
-	rm -rf $(VENV) demo-out
+clean: ## forget the environments, the caches and what the demo left
+	rm -rf $(VENV) .venv* demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.pip: constraints.txt
 	@echo "making $(VENV) (about a minute, once)"

@@ -1,91 +1,19 @@
-"""The ``toolverdict`` command: each subcommand's package is loaded when it is called.
+"""The ``toolverdict`` command, which starts even where only the agent's side is installed."""
 
-A machine that only collects has no scorer installed: the command still starts, lists what there
-is, and says which extra a missing one needs.
-"""
-
-import importlib
 import sys
-from importlib.metadata import version
-from typing import Annotated, Any, NamedTuple
-
-import typer
-from typer.core import TyperCommand, TyperGroup
-
-
-class _Command(NamedTuple):
-    module: str
-    extra: str
-    help: str
-
-
-_COMMANDS = {
-    "demo": _Command("toolverdict.scenarios.cli", "all", "Play, collect, score and report."),
-    "collect": _Command("toolverdict.collector.cli", "collector", "Take OTLP, keep it as Parquet."),
-    "score": _Command("toolverdict.scoring.cli", "scoring", "Score the tool calls in a lake."),
-}
-
-
-class _LazyGroup(TyperGroup):
-    """Lists commands from the table above; loads the package of the one that is called."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What a list of commands shows of one, without loading it."""
-        command = _COMMANDS.get(cmd_name)
-        return None if command is None else TyperCommand(cmd_name, help=command.help)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else _load(name), rest
-
-
-def _load(name: str) -> Any:
-    command = _COMMANDS[name]
-    try:
-        module = importlib.import_module(command.module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("toolverdict"):
-            raise
-        print(  # noqa: T201
-            f"toolverdict {name}: needs the package {error.name}; "
-            f"install it with: pip install 'toolverdict[{command.extra}]'",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2) from None
-    return typer.main.get_command(module.app)
-
-
-app = typer.Typer(
-    cls=_LazyGroup,
-    add_completion=False,
-    # A traceback with the values of locals would print what must stay out of logs.
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    help="Collect the tool calls of AI agents as OpenTelemetry spans and score them offline.",
-)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"toolverdict {version('toolverdict')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    pass
 
 
 def main() -> None:
     """Entry point of the console script and of ``python -m toolverdict``."""
+    try:
+        from toolverdict.commands import app
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        print(  # noqa: T201
+            "toolverdict: the commands need more than an agent does; "
+            "install it with: pip install 'toolverdict[all]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     app(prog_name="toolverdict")

@@ -11,7 +11,14 @@ from toolverdict.collector.testing import running_collector
 from toolverdict.scoring.cases.load import load_cases
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PAGES = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "scoring/README.md",
+    "deploy/README.md",
+]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -19,22 +26,38 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_readme_example_sends_its_span_to_a_collector(tmp_path: Path) -> None:
+def test_the_readme_works_from_its_first_line_to_its_last(tmp_path: Path) -> None:
+    """Its agent's span reaches a collector and passes its case, and its policy has its say."""
     (example,) = blocks("README.md", "python")
+    policy, cases = blocks("README.md", "yaml")
+    (tmp_path / "policy.yaml").write_text(policy)
+    (tmp_path / "cases.yaml").write_text(cases)
     with running_collector(tmp_path / "lake") as collector:
         code = example.replace("http://127.0.0.1:4317", f"http://{collector.grpc}")
         assert code != example
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    score = ["-m", "toolverdict", "score", str(tmp_path / "lake"), "--out", str(tmp_path / "out")]
-    result = subprocess.run([sys.executable, *score], capture_output=True, text=True)
-    assert "1 trajectories, 1 tool calls, 2 spans" in result.stdout
+        run(["-c", code])
+    score = ["-m", "toolverdict", "score", "lake", "--out", "results", "--cases", "cases.yaml"]
+    printed = run(score, tmp_path)
+    assert "1 trajectory, 1 tool call, 2 spans" in printed
+    assert "Failed trajectories: 0 of 1" in printed
+    assert "1.000  (1/1)" in printed
+    judged = run([*score, "--policy", "policy.yaml"], tmp_path)
+    assert "order_a77: requirement_unmet at span" in judged
 
 
-def test_the_readme_cases_load(tmp_path: Path) -> None:
-    (example,) = blocks("README.md", "yaml")
+@pytest.mark.parametrize("number", range(3))
+def test_the_examples_of_the_scoring_page_are_what_they_say(tmp_path: Path, number: int) -> None:
+    example = blocks("scoring/README.md", "yaml")[number]
     (tmp_path / "cases.yaml").write_text(example)
-    assert list(load_cases(tmp_path / "cases.yaml").cases) == ["refund_a77"]
+    assert len(load_cases(tmp_path / "cases.yaml").cases) == 1
+
+
+def run(arguments: list[str], folder: Path | None = None) -> str:
+    result = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_every_command_in_the_documents_exists() -> None:
@@ -63,7 +86,7 @@ def test_every_command_in_the_documents_exists() -> None:
 def test_links_and_paths_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
+        assert (ROOT / page).parent.joinpath(target).exists(), target
     for name in re.findall(r"`([a-z]+/\.\.\./[a-z_/]+(?:\.py)?)`", text):
         package, rest = name.split("/.../")
         assert (ROOT / package / "toolverdict" / package / rest).exists(), name

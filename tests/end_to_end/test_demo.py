@@ -81,3 +81,13 @@ def test_a_second_demo_replaces_the_first_and_keeps_what_is_not_ours(tmp_path: P
     subprocess.run(command, check=True, capture_output=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert pq.read_table(tmp_path / "results" / "verdicts").num_rows == len(conversations())
+
+
+def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "precious.txt").write_text("mine")
+    command = [sys.executable, "-m", "toolverdict", "demo", "--out", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "no demo made it" in result.stderr
+    assert (tmp_path / "lake" / "precious.txt").read_text() == "mine"

@@ -56,7 +56,7 @@ def test_every_dependency_is_pinned_by_name_and_version_alone(project: dict[str,
 def test_the_command_lists_everything_and_loads_nothing() -> None:
     """``--help`` must not import pyarrow: a machine that only collects may lack the rest."""
     code = (
-        "import sys; from toolverdict.cli import app\n"
+        "import sys; from toolverdict.commands import app\n"
         "try:\n    app(['--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
         "heavy = {'pyarrow', 'scipy', 'aiohttp', 'grpc'} & set(sys.modules)\n"
         "assert not heavy, heavy"
@@ -67,10 +67,13 @@ def test_the_command_lists_everything_and_loads_nothing() -> None:
         assert name in result.stdout
 
 
-def test_a_missing_extra_is_named(tmp_path: Path) -> None:
-    (tmp_path / "pyarrow.py").write_text(
-        "raise ModuleNotFoundError('no pyarrow', name='pyarrow')\n"
-    )
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyarrow", "scoring"), ("typer", "all")], ids=["one", "all"]
+)
+def test_a_missing_extra_is_named(tmp_path: Path, module: str, extra: str) -> None:
+    """Also where only the agent's side is installed: one line, no traceback."""
+    missing = f"raise ModuleNotFoundError('no {module}', name='{module}')\n"
+    (tmp_path / f"{module}.py").write_text(missing)
     result = subprocess.run(
         [sys.executable, "-m", "toolverdict", "score", "x", "--out", "y"],
         capture_output=True,
@@ -78,10 +81,8 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(tmp_path)},
     )
     assert result.returncode == 2
-    assert result.stderr == (
-        "toolverdict score: needs the package pyarrow; "
-        "install it with: pip install 'toolverdict[scoring]'\n"
-    )
+    assert result.stderr.endswith(f"install it with: pip install 'toolverdict[{extra}]'\n")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["score", "--help"], ["collect", "--help"]])

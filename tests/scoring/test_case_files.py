@@ -29,6 +29,9 @@ FORMAT_B = {
 }
 
 
+NONE = '{"id": "a", "expected_tool_calls": []}'
+
+
 def written(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -64,7 +67,8 @@ def test_a_folder_of_yaml_json_and_jsonl_is_one_set(tmp_path: Path) -> None:
 
 
 def test_the_same_case_twice_is_one_case(tmp_path: Path) -> None:
-    assert len(load_cases(written(tmp_path, "a.json", '[{"id": "a"}, {"id": "a"}]')).cases) == 1
+    twice = f"[{NONE}, {NONE}]"
+    assert len(load_cases(written(tmp_path, "a.json", twice)).cases) == 1
 
 
 def test_the_digest_is_that_of_the_meaning(tmp_path: Path) -> None:
@@ -84,16 +88,34 @@ def test_notes_that_nobody_understands_are_named_and_kept_out(tmp_path: Path) ->
     ("name", "text", "message"),
     [
         ("a.json", "{", "a.json: is not JSON"),
-        ("a.jsonl", '{"id": "a"}\n{"id": ', "a.jsonl:2: is not JSON"),
+        ("a.jsonl", NONE + '\n{"id": ', "a.jsonl:2: is not JSON"),
         ("a.json", '{"id": "a", "id": "b"}', "'id' stands twice"),
         ("a.yaml", "id: a\nid: b\n", "a.yaml:2: the key 'id' occurs twice"),
         ("a.yaml", "id: [", "is not YAML"),
         ("a.json", "[1]", "a.json: 0: expected an object with a case, got a int"),
         ("a.json", "[]", "holds no case"),
         ("a.yaml", "", "expected an object with a case, got nothing"),
-        ("a.json", '[{"id": "a"}, {"id": "a", "input": "x"}]', "'a' stands for another case"),
+        (
+            "a.json",
+            f"[{NONE}, " + '{"id": "a", "expected_tool_calls": [{"tool": "x"}]}]',
+            "'a' stands",
+        ),
+        (
+            "a.json",
+            '[{"id": "a", "expected_tool_calls": [{"tool": "x", "args": {"n": 1}}]},'
+            ' {"id": "a", "expected_tool_calls": [{"tool": "x", "args": {"n": true}}]}]',
+            "'a' stands for another case",
+        ),
+        ("a.yaml", "version: 1\nid: x\nrules: []\n", "neither expected_tool_calls nor"),
+        ("a.json", '{"id": "a", "expected_tool_calls": NaN}', "NaN is no JSON number"),
+        ("a.json", '{"id": "\\ud800", "expected_tool_calls": []}', "OTLP cannot carry"),
+        (
+            "a.json",
+            '{"id": "a", "expected_tool_calls": [{"tool": "x", "args": {"n": 1%s}}]}' % ("0" * 30),
+            "OTLP cannot carry",
+        ),
         ("a.json", '{"expected_tool_calls": []}', "id: Field required"),
-        ("a.json", '{"case_id": 7}', "case_id: Input should be a valid string"),
+        ("a.json", '{"case_id": 7, "expected_calls": []}', "case_id: Input should be a valid"),
         (
             "a.yaml",
             "- id: a\n  forbiden_tool_calls: [x]\n",

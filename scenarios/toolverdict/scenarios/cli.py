@@ -26,7 +26,7 @@ def demo_command(
     """
     try:
         right = run_demo(out, Console())
-    except (ScoringError, CollectorError, OSError) as error:
+    except (ScoringError, CollectorError, RuntimeError) as error:
         print(f"toolverdict demo: {error}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None
     raise typer.Exit(0 if right else 1)

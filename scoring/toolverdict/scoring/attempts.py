@@ -6,9 +6,10 @@ What may have been corrected depends on the failure: after refused arguments the
 after a time-out or a 5xx they must be the same, or it is another call.
 
 Method: similarity of the two argument objects is the mean over the union of their keys of the
-similarity of the values (1 when equal, else the ratio of their texts); a correction needs at least
-one half. With hashes only, equal hashes are the same intent, and after refused arguments the next
-call of the tool is its correction: the hash cannot show how much was changed.
+similarity of the values (1 when equal, else the share of characters that their texts have in
+common); a correction needs at least one half. With hashes only, equal hashes are the same intent,
+and after refused arguments the next call of the tool is its correction: the hash cannot show how
+much was changed.
 """
 
 from collections import deque
@@ -21,8 +22,11 @@ from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.model import Captured, Json, Placed, ToolCall
 
 _MIN_SIMILARITY = 0.5
-_OPEN_FAILURES = 8  # how far back a retry may reach, per tool; bounds the work on hostile traces
-_MAX_COMPARED_CHARS = 200  # SequenceMatcher is quadratic, and argument texts are hostile
+
+# Bounds of the work on hostile traces.
+_OPEN_FAILURES = 8  # how far back a retry may reach, per tool
+_MAX_COMPARED_KEYS = 64  # of values that differ; further ones count as unlike
+_MAX_COMPARED_CHARS = 100
 
 
 def place_attempts(calls: Sequence[Placed]) -> tuple[Placed, ...]:
@@ -81,16 +85,21 @@ def _same_intent(earlier: ToolCall, later: ToolCall) -> bool:
 
 def similarity(a: Json, b: Json) -> float:
     """How alike two argument values are, from 0 to 1; objects key by key, others as text."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        keys = a.keys() | b.keys()
-        if not keys:
-            return 1.0
-        return sum(_alike(a[k], b[k]) for k in keys if k in a and k in b) / len(keys)
-    return _alike(a, b)
+    if not isinstance(a, dict) or not isinstance(b, dict):
+        return _alike(a, b)
+    keys = len(a.keys() | b.keys())
+    shared = sorted(a.keys() & b.keys())
+    differing = [key for key in shared if not _equal(a[key], b[key])]
+    alike = sum(_alike(a[key], b[key]) for key in differing[:_MAX_COMPARED_KEYS])
+    return (len(shared) - len(differing) + alike) / keys if keys else 1.0
+
+
+def _equal(a: Json, b: Json) -> bool:
+    return a == b and type(a) is type(b)
 
 
 def _alike(a: Json, b: Json) -> float:
-    if a == b and type(a) is type(b):
+    if _equal(a, b):
         return 1.0
     texts = str(a)[:_MAX_COMPARED_CHARS], str(b)[:_MAX_COMPARED_CHARS]
-    return SequenceMatcher(None, *texts, autojunk=False).ratio()
+    return SequenceMatcher(None, *texts, autojunk=False).quick_ratio()

@@ -2,7 +2,8 @@
 
 The root cause is the earliest evidence that was not put right later; at one span the category
 that says most about why comes first (a commanded call before a forbidden one before an unexpected
-one). A missing call counts from when it was due.
+one). A missing call counts from when it was due, and comes last where a rule was broken: then the
+call that broke it is the decisive step, and what was left out before it is its explanation.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ _TELLING_FIRST = {
             Category.EXTRA_CALL,
             Category.RETRY_WASTE,
             Category.AGENT_FAILED,
+            Category.NOT_EVALUATED,
         )
     )
 }
@@ -43,7 +45,13 @@ def attribute(findings: Sequence[Finding]) -> list[Finding]:
     failing = [finding for finding in findings if finding.fails]
     blamed = {finding.span_id for finding in failing}
     evidence = [f for f in findings if f.fails or _explains(f, blamed)]
-    ranked = sorted(evidence, key=lambda f: (f.at_ns, _TELLING_FIRST[f.category], f.span_id))
+    broken = any(f.severity is Severity.VIOLATION for f in failing)
+
+    def place(finding: Finding) -> tuple[bool, int, int, str]:
+        left_out = broken and finding.category is Category.MISSING_CALL
+        return left_out, finding.at_ns, _TELLING_FIRST[finding.category], finding.span_id
+
+    ranked = sorted(evidence, key=place)
     ranks = {id(finding): rank for rank, finding in enumerate(ranked, start=1)}
     confidence = 1.0 / len(blamed) if blamed else None
     return [

@@ -46,7 +46,10 @@ def score_command(
         bool, typer.Option("--json", help="Print summary.json instead of tables.")
     ] = False,
 ) -> None:
-    """Score the tool calls in a lake: what failed, at which span, and how often."""
+    """Score the tool calls in a lake: what failed, at which span, and how often.
+
+    Exits 0 when it scored, 2 when it could not, 3 when cases were given and none was played.
+    """
     try:
         inputs = Inputs(
             lake=lake,

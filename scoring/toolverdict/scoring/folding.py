@@ -5,7 +5,7 @@ is the call; the inner ones are evidence, and the worst outcome wins: an inner e
 the outer span says OK.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from toolverdict.instrument.names import bare_name
@@ -31,7 +31,7 @@ _WORST_FIRST = (
 
 
 def fold(tree: Tree, witnessed: Mapping[str, ToolCall], borders: frozenset[str]) -> list[ToolCall]:
-    """One call per outermost tool span.
+    """One call per outermost tool span, in time order.
 
     Args:
         tree: the trace.
@@ -52,15 +52,41 @@ def fold(tree: Tree, witnessed: Mapping[str, ToolCall], borders: frozenset[str])
         else:
             calls[span.span_id] = call
             enclosing[span.span_id] = span.span_id
-    return list(calls.values())
+    return [_settled(call) for call in _joined_by_id(calls.values())]
+
+
+def _joined_by_id(calls: Iterable[ToolCall]) -> list[ToolCall]:
+    """Calls side by side with one call id are one when they also overlap in time.
+
+    By the id alone would be wrong: ids repeat inside one trajectory.
+    """
+    joined: list[ToolCall] = []
+    by_id: dict[tuple[str, str], int] = {}
+    for call in sorted(calls, key=lambda call: (call.start_ns, call.span_id)):
+        if call.call_id is not None:
+            key = bare_name(call.tool), call.call_id
+            earlier = by_id.get(key)
+            if earlier is not None and _overlap(joined[earlier], call):
+                joined[earlier] = _merge(joined[earlier], call)
+                continue
+            by_id[key] = len(joined)
+        joined.append(call)
+    return joined
+
+
+def _overlap(earlier: ToolCall, later: ToolCall) -> bool:
+    return earlier.end_ns is None or later.start_ns < earlier.end_ns
 
 
 def _same_call(outer: ToolCall, inner: ToolCall) -> bool:
-    """The same tool and nothing that tells them apart: a recursive tool has other arguments."""
+    """The same tool and nothing that tells them apart: a recursive tool has other arguments.
+
+    An equal call id decides before arguments do: an inner span may have filled in defaults.
+    """
     if bare_name(outer.tool) != bare_name(inner.tool):
         return False
-    if outer.call_id and inner.call_id and outer.call_id != inner.call_id:
-        return False
+    if outer.call_id and inner.call_id:
+        return outer.call_id == inner.call_id
     both = Captured.CAPTURED
     if outer.arguments_state is both and inner.arguments_state is both:
         return bool(outer.arguments == inner.arguments)
@@ -69,24 +95,44 @@ def _same_call(outer: ToolCall, inner: ToolCall) -> bool:
 
 def _merge(outer: ToolCall, inner: ToolCall) -> ToolCall:
     """Field by field: what the outer span does not say, the inner one may."""
-    merged = outer
-    if outer.arguments_state is not Captured.CAPTURED and inner.arguments_state is not (
-        Captured.NOT_CAPTURED
-    ):
-        merged = replace(merged, arguments=inner.arguments, arguments_state=inner.arguments_state)
-    if outer.result_state is Captured.NOT_CAPTURED:
-        merged = replace(merged, result=inner.result, result_state=inner.result_state)
-    worst = min(outer.outcome, inner.outcome, key=_WORST_FIRST.index)
+    seen = outer if outer.arguments_state is Captured.CAPTURED else inner
+    if seen.arguments_state is Captured.NOT_CAPTURED:
+        seen = outer
+    told = outer if outer.result_state is Captured.CAPTURED else inner
+    # A decision, its reason and its approval belong together: all from the span that decided.
+    decided = inner if outer.policy_decision is None else outer
+    stated = (outer.executed, inner.executed)
     return replace(
-        merged,
-        outcome=worst,
+        outer,
+        outcome=min(outer.outcome, inner.outcome, key=_WORST_FIRST.index),
+        end_ns=inner.end_ns if outer.end_ns is None else outer.end_ns,
         call_id=outer.call_id or inner.call_id,
+        arguments=seen.arguments,
+        arguments_state=seen.arguments_state,
         args_hash=outer.args_hash or inner.args_hash,
+        result=told.result,
+        result_state=told.result_state,
         error_type=outer.error_type or inner.error_type,
-        policy_decision=outer.policy_decision or inner.policy_decision,
-        approval_id=outer.approval_id or inner.approval_id,
-        approval_status=outer.approval_status or inner.approval_status,
+        executed=True if True in stated else False if False in stated else None,
+        policy_decision=decided.policy_decision,
+        policy_reason_code=decided.policy_reason_code,
+        approval_id=decided.approval_id or outer.approval_id or inner.approval_id,
+        approval_status=decided.approval_status or outer.approval_status or inner.approval_status,
         idempotency_key_hash=outer.idempotency_key_hash or inner.idempotency_key_hash,
         schema_version=outer.schema_version or inner.schema_version,
-        labels=outer.labels or inner.labels,
+        labels=tuple(dict.fromkeys((*outer.labels, *inner.labels))),
     )
+
+
+def _settled(call: ToolCall) -> ToolCall:
+    """Whether the body ran: as a span states it, else as the outcome tells, else not known."""
+    executed = call.executed
+    if executed is None:
+        if call.outcome in (Outcome.DENIED, Outcome.PENDING_APPROVAL):
+            executed = False
+        # Arguments may have been refused before the body or by it: the span does not say which.
+        elif call.outcome not in (Outcome.INVALID_ARGUMENTS, Outcome.UNKNOWN):
+            executed = True
+    elif executed is False and call.outcome.succeeded:
+        executed = None  # a success of a body that did not run: one of the two is wrong
+    return replace(call, executed=executed)

@@ -54,6 +54,7 @@ class ToolCall:
     idempotency_key_hash: str | None = None
     schema_version: str | None = None
     labels: tuple[str, ...] = ()
+    agent: str | None = None
     weight: float = 1.0
 
     @property
@@ -143,6 +144,7 @@ class Category(StrEnum):
     CALL_FAILED = "call_failed"
     RETRY_WASTE = "retry_waste"
     AGENT_FAILED = "agent_failed"
+    NOT_EVALUATED = "not_evaluated"
 
 
 _SEVERITIES = {
@@ -151,6 +153,7 @@ _SEVERITIES = {
     Category.APPROVAL_MISSING: Severity.VIOLATION,
     Category.INJECTION_SUSPECTED: Severity.WARNING,
     Category.RETRY_WASTE: Severity.WASTE,
+    Category.NOT_EVALUATED: Severity.WARNING,
 }
 """What a category does to its trajectory; all others are failures."""
 
@@ -215,25 +218,45 @@ class ForbiddenState(StrEnum):
 class Share:
     """A count over a count, before it becomes a rate; addable, so that parts sum to the whole.
 
-    ``unseen`` counts what could not be evaluated and is in neither of the two.
+    ``unseen`` counts what could not be evaluated and is in neither of the two. ``squares`` is the
+    sum of the squared weights in ``of`` (None: every weight is 1), which says how much evidence
+    weighted counts really are.
     """
 
     hits: float = 0.0
     of: float = 0.0
     unseen: float = 0.0
+    squares: float | None = None
 
     def __add__(self, other: "Share") -> "Share":
         """Sum of two disjoint parts."""
-        return Share(self.hits + other.hits, self.of + other.of, self.unseen + other.unseen)
+        squares = None
+        if self.squares is not None or other.squares is not None:
+            squares = self._squares + other._squares
+        return Share(
+            self.hits + other.hits, self.of + other.of, self.unseen + other.unseen, squares
+        )
 
     def times(self, weight: float) -> "Share":
         """The share of that many units like this one."""
-        return Share(self.hits * weight, self.of * weight, self.unseen * weight)
+        if weight == 1.0:
+            return self
+        squares = self._squares * weight * weight
+        return Share(self.hits * weight, self.of * weight, self.unseen * weight, squares)
+
+    @property
+    def _squares(self) -> float:
+        return self.of if self.squares is None else self.squares
 
     @property
     def value(self) -> float | None:
         """Hits / of; None where nothing was evaluable."""
         return self.hits / self.of if self.of else None
+
+    @property
+    def effective(self) -> float:
+        """How many unweighted units carry as much evidence (Kish, "Survey Sampling", 1965)."""
+        return self.of if self.squares is None else self.of * self.of / self.squares
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +320,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What a case needs to pass; the defaults are the seed's."""
+    """What a case needs to pass; the defaults are strict but for a rounding."""
 
     min_selection: float = 1.0
     min_arguments: float = 0.98

@@ -8,13 +8,14 @@ known, and nothing is claimed.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolverdict.instrument.decisions import Call, Effect
+from toolverdict.instrument.decisions import Call, Effect, ReasonCode
+from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.model import Placed, ToolCall, Trajectory
 
-_GRANTED = "approved"
-_UNMET = "requires_unmet"
+_EFFECTS = frozenset(effect.value for effect in Effect)
+_GRANTED, _REJECTED = "approved", "rejected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +41,27 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     """One ruling per call, in the order of calls."""
     if policy is None:
         return [_recorded(place.call) for place in trajectory.calls]
+    required = frozenset(name for rule in policy.rules for name in rule.requires or ())
+    before = _succeeded_before(trajectory.calls, required)
     return [
-        _decided(place.call, policy, trajectory.agent, succeeded)
-        for place, succeeded in zip(
-            trajectory.calls, _succeeded_before(trajectory.calls), strict=True
-        )
+        _decided(place.call, policy, place.call.agent or trajectory.agent, succeeded)
+        for place, succeeded in zip(trajectory.calls, before, strict=True)
     ]
 
 
 def _recorded(call: ToolCall) -> Ruling:
     """What the agent's own policy decided at the time, read from the span."""
     decision = call.policy_decision
-    if decision is None:
+    if decision not in _EFFECTS or call.policy_reason_code == ReasonCode.NO_POLICY:
+        # None recorded, a word that nobody here understands, or "allowed" since nobody decided.
         return Ruling(None, None, None, None)
-    unmet = decision == Effect.DENY and call.policy_reason_code == _UNMET
+    unmet = decision == Effect.DENY and call.policy_reason_code == ReasonCode.REQUIRES_UNMET
     asks = decision == Effect.REQUIRE_APPROVAL
     return Ruling(
         forbidden=decision == Effect.DENY and not unmet,
         needs_approval=asks,
         requirement_unmet=unmet,
-        approval_missing=asks and call.approval_status != _GRANTED,
+        approval_missing=asks and _lacks_approval(call),
     )
 
 
@@ -69,26 +71,30 @@ def _decided(
     decision = policy.decide(
         Call(tool=call.tool, labels=frozenset(call.labels), agent=agent, succeeded=succeeded)
     )
-    unmet = decision.effect is Effect.DENY and decision.reason_code == _UNMET
+    unmet = decision.effect is Effect.DENY and decision.reason_code == ReasonCode.REQUIRES_UNMET
     asks = decision.effect is Effect.REQUIRE_APPROVAL
     return Ruling(
         forbidden=decision.effect is Effect.DENY and not unmet,
         needs_approval=asks,
         requirement_unmet=unmet,
-        approval_missing=asks and call.approval_status != _GRANTED,
+        approval_missing=asks and _lacks_approval(call),
         rule_ids=tuple(decision.rule_ids),
     )
 
 
-def _succeeded_before(calls: Sequence[Placed]) -> Iterator[frozenset[str]]:
-    """For each call, the tools with a call that had succeeded and ended when it began.
+def _succeeded_before(
+    calls: Sequence[Placed], required: frozenset[str]
+) -> Iterator[frozenset[str]]:
+    """For each call, the required tools with a call that had succeeded and ended when it began.
 
     An empty answer is no success here: an identity that was not found is not verified.
     """
     ended = sorted(
-        (place.call.end_ns, place.call.tool)
+        (max(place.call.start_ns, place.call.end_ns), place.call.tool)
         for place in calls
-        if place.call.end_ns is not None and place.call.outcome is Outcome.OK
+        if place.call.end_ns is not None
+        and place.call.outcome is Outcome.OK
+        and any(same_tool(pattern, place.call.tool) for pattern in required)
     )
     succeeded: frozenset[str] = frozenset()
     waiting = iter(ended)
@@ -99,3 +105,9 @@ def _succeeded_before(calls: Sequence[Placed]) -> Iterator[frozenset[str]]:
                 succeeded |= {following[1]}
             following = next(waiting, None)
         yield succeeded
+
+
+def _lacks_approval(call: ToolCall) -> bool:
+    """Whether nobody granted the approval; a call that a person stopped broke no rule."""
+    stopped = call.approval_status == _REJECTED and call.executed is False
+    return call.approval_status != _GRANTED and not stopped

@@ -18,7 +18,8 @@ class Rate:
     """A share with its 95 % interval and its coverage.
 
     ``numerator`` and ``denominator`` are counts weighted by how many calls or trajectories each
-    kept one stands for (1 where nothing was sampled). ``coverage`` is the evaluable part of all
+    kept one stands for (1 where nothing was sampled); the interval is that of the evidence, which
+    sampling makes smaller, not larger. ``coverage`` is the evaluable part of all
     that could have been evaluated; None when there was nothing at all.
     """
 
@@ -36,7 +37,7 @@ class Rate:
         coverage = share.of / whole if whole else None
         if share.value is None:
             return cls(None, share.hits, share.of, None, None, coverage)
-        low, high = wilson(share.hits, share.of)
+        low, high = wilson(share.value * share.effective, share.effective)
         return cls(share.value, share.hits, share.of, low, high, coverage)
 
     def __str__(self) -> str:
@@ -81,10 +82,8 @@ class Tally:
 
     def count(self, name: str, hit: bool | None, weight: float = 1.0) -> None:
         """One more unit of rate ``name``; ``hit`` None means that it could not be evaluated."""
-        if hit is None:
-            self.add(name, Share(unseen=weight))
-        else:
-            self.add(name, Share(weight if hit else 0.0, weight))
+        one = Share(unseen=1) if hit is None else Share(int(hit), 1)
+        self.add(name, one.times(weight))
 
     def add(self, name: str, share: Share) -> None:
         """Adds a share, of however many units, to rate ``name``."""

@@ -50,7 +50,7 @@ def score(inputs: Inputs, out: Path, progress: Callable[[int, int], None] | None
     with ResultWriter(out) as writer:
         for bucket in range(lake.buckets):
             result = score_unit(lake.read_spans(bucket, COLUMNS), rules)
-            writer.write(f"bucket-{bucket:03d}", result)
+            writer.write(f"{bucket:03d}", result)
             counts.add(result.counts)
             if progress is not None:
                 progress(bucket + 1, lake.buckets)

@@ -34,9 +34,11 @@ class Span:
     trace_state: str
 
     def text(self, *keys: str) -> str | None:
-        """The first of these attributes that is a non-empty string."""
+        """The first of these attributes that is a non-empty text, or a whole number as one."""
         for key in keys:
             value = self.attributes.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return str(value)
             if isinstance(value, str) and value:
                 return value
         return None

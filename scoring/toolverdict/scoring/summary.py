@@ -5,13 +5,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
+from toolverdict.scoring.model import Share
 from toolverdict.scoring.rates import Tally
-from toolverdict.scoring.unit import CALL_RATES, SLICES, TRAJECTORY_RATES, Counts
+from toolverdict.scoring.unit import CALL_RATES, OTHER, SLICES, TRAJECTORY_RATES, Counts
 
 VERSION = 1
 """Version of the form of ``summary.json``; a reader refuses a newer one."""
+
+_MOST_GROUPS = 1000  # a document that people and dashboards read
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,11 @@ class Summary:
     document: dict[str, Any]
     warnings: tuple[str, ...]
     counts: Counts
+
+    @property
+    def nothing_evaluated(self) -> bool:
+        """Whether cases were given and no trajectory played one of them."""
+        return self.document["cases"] is not None and not self.counts.played
 
     @property
     def rates(self) -> dict[str, Any]:
@@ -55,7 +64,21 @@ def summarise(lake: Path, policy: Policy | None, cases: CaseSet | None, counts: 
 
 
 def _sliced(groups: dict[str, Tally]) -> dict[str, Any]:
-    return {value: groups[value].rates() for value in sorted(groups)}
+    """The rates of the largest groups by name, and of all others together."""
+    by_size = sorted(groups, key=lambda value: (value == OTHER, -_size(groups[value]), value))
+    kept = {value: groups[value] for value in sorted(by_size[:_MOST_GROUPS])}
+    for value in by_size[_MOST_GROUPS:]:
+        kept.setdefault(OTHER, Tally()).update(groups[value])
+    return {value: tally.rates() for value, tally in kept.items()}
+
+
+def _size(tally: Tally) -> float:
+    share = tally.shares.get("retry_waste_rate", Share())
+    return share.of + share.unseen
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _warnings(counts: Counts, cases: CaseSet | None, not_run: list[str]) -> list[str]:
@@ -64,9 +87,19 @@ def _warnings(counts: Counts, cases: CaseSet | None, not_run: list[str]) -> list
         warnings.append(
             "no span was recognised as a tool call; is the agent's dialect one that is read?"
         )
+    if counts.undecided_dangerous_calls:
+        labels = ", ".join(sorted(DANGEROUS_LABELS))
+        warnings.append(
+            f"no policy decided {_several(counts.undecided_dangerous_calls, 'call')} of tools "
+            f"labelled {labels}: their safety is not evaluable; score with --policy"
+        )
     if not_run:
         named = ", ".join(not_run[:5]) + (", ..." if len(not_run) > 5 else "")
-        warnings.append(f"{len(not_run)} cases were played by no trajectory: {named}")
+        warnings.append(f"{_several(len(not_run), 'case')} played by no trajectory: {named}")
+    if cases is not None and counts.unknown_cases:
+        unknown = sorted(counts.unknown_cases)
+        named = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        warnings.append(f"{_several(len(unknown), 'case')} named by spans but not given: {named}")
     if cases is not None and cases.unknown_keys:
         warnings.append(f"keys not understood in the cases: {', '.join(cases.unknown_keys)}")
     return warnings

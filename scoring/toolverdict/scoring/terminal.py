@@ -4,6 +4,7 @@ Everything from traces is untrusted text: control characters are shown as escape
 read as markup.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,7 @@ from toolverdict.scoring.model import Category
 from toolverdict.scoring.results import SUMMARY
 
 _MOST_LISTED = 40
+_MOST_NAME_CHARS = 60
 _HEAD_RATES = (
     ("pass_rate", "trajectories passed"),
     ("selection_accuracy", "tool selection"),
@@ -38,16 +40,32 @@ _HEAD_RATES = (
 def print_results(out: Path, console: Console) -> None:
     """Prints the results that a run left in ``out``."""
     summary = orjson.loads((out / SUMMARY).read_bytes())
+    counts = summary["counts"]
+    console.print(
+        ", ".join(
+            f"{counts[name]} {noun if counts[name] == 1 else plural}"
+            for name, noun, plural in (
+                ("trajectories", "trajectory", "trajectories"),
+                ("calls", "tool call", "tool calls"),
+                ("spans", "span", "spans"),
+            )
+        )
+    )
+    for warning in summary["warnings"]:
+        console.print(Text.assemble(("warning: ", "yellow"), plain(warning)))
     console.print(_rates(summary))
     for line in (*_failures(out), *_by_tool(summary)):
         console.print(line, soft_wrap=True)
-    for warning in summary["warnings"]:
-        console.print(Text.assemble(("warning: ", "yellow"), plain(warning)))
 
 
-def plain(value: object) -> str:
-    """A text from a trace, safe on a terminal: control and direction characters are escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+def plain(value: object, most: int = 400) -> str:
+    """A text from a trace, safe on a terminal and no longer than ``most`` characters.
+
+    Control and direction characters are escaped; a text that is cut ends in an ellipsis.
+    """
+    text = str(value)
+    cut = text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def rate_text(rate: dict[str, float | None]) -> str:
@@ -60,12 +78,7 @@ def rate_text(rate: dict[str, float | None]) -> str:
     )
 
 
-def _rates(summary: dict[str, Any]) -> Group:
-    counts = summary["counts"]
-    head = Text(
-        f"{counts['trajectories']} trajectories, {counts['calls']} tool calls, "
-        f"{counts['spans']} spans"
-    )
+def _rates(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE, title="Rates, with counts and 95 % intervals")
     table.add_column("rate")
     table.add_column("value  (k/n)  [low, high]")
@@ -74,7 +87,7 @@ def _rates(summary: dict[str, Any]) -> Group:
         rate = summary["rates"][name]
         coverage = rate["coverage"]
         table.add_row(words, rate_text(rate), "-" if coverage is None else f"{coverage:.0%}")
-    return Group(head, table)
+    return table
 
 
 def _failures(out: Path) -> Iterator[Text]:
@@ -82,15 +95,34 @@ def _failures(out: Path) -> Iterator[Text]:
     verdicts = pq.read_table(out / "verdicts")
     findings = pq.read_table(out / "findings")
     failed = pc.invert(verdicts["passed"]).to_pylist().count(True)
-    unknown = verdicts["passed"].null_count
-    head = f"Failed trajectories: {failed} of {verdicts.num_rows}"
-    yield Text(f"{head} ({unknown} could not be evaluated)" if unknown else head, style="bold")
+    yield Text(f"Failed trajectories: {failed} of {verdicts.num_rows}", style="bold")
     yield from _listed(findings.filter(findings["root_cause"]), verdicts, out)
+    yield from _not_evaluable(verdicts)
     category = findings["category"].cast(pa.string())
     wasted = findings.filter(pc.equal(category, pa.scalar(Category.RETRY_WASTE.value)))
     if wasted.num_rows:
         yield Text(f"Wasted retries: {wasted.num_rows}", style="bold")
         yield from _listed(wasted, verdicts, out)
+
+
+_REMEDIES = {
+    "arguments_not_captured": 'capture them: configure(capture="full")',
+    "no_policy_and_no_case": "score with --policy or --cases",
+    "unknown_case": "add the case that the spans name",
+    "incomplete_trace": "spans are missing; score again when they are there",
+}
+
+
+def _not_evaluable(verdicts: pa.Table) -> Iterator[Text]:
+    """How many trajectories could not be judged, why, and what would help."""
+    reasons = Counter(verdicts.filter(pc.is_null(verdicts["passed"]))["reason"].to_pylist())
+    if not reasons:
+        return
+    yield Text(f"Not evaluable: {reasons.total()} of {verdicts.num_rows}", style="bold")
+    for reason, count in sorted((str(reason), count) for reason, count in reasons.items()):
+        remedy = _REMEDIES.get(reason)
+        yield Text(f"  {count} {reason}" + (f" ({remedy})" if remedy else ""))
+    yield Text()
 
 
 def _listed(findings: pa.Table, verdicts: pa.Table, out: Path) -> Iterator[Text]:
@@ -104,7 +136,7 @@ def _listed(findings: pa.Table, verdicts: pa.Table, out: Path) -> Iterator[Text]
     for finding in named.take(by_case).slice(0, _MOST_LISTED).to_pylist():
         yield Text.assemble(
             "  ",
-            (plain(finding["case"]), "bold"),
+            (plain(finding["case"], _MOST_NAME_CHARS), "bold"),
             ": ",
             (finding["category"], "red"),
             " at span ",
@@ -119,12 +151,17 @@ def _listed(findings: pa.Table, verdicts: pa.Table, out: Path) -> Iterator[Text]
 def _by_tool(summary: dict[str, Any]) -> Iterator[Text]:
     """How the calls of each tool ended, and how many were wasted."""
     yield Text("Calls per tool", style="bold")
-    width = max((len(plain(tool)) for tool in summary["by_tool"]), default=0)
-    for tool, rates in summary["by_tool"].items():
-        parts = [f"{rates['retry_waste_rate']['denominator']:g} calls"]
+    tools = list(summary["by_tool"].items())
+    shown = [(plain(tool, _MOST_NAME_CHARS), rates) for tool, rates in tools[:_MOST_LISTED]]
+    width = max((len(tool) for tool, _ in shown), default=0)
+    for tool, rates in shown:
+        count = rates["retry_waste_rate"]["denominator"]
+        parts = [f"{count:g} call" + ("" if count == 1 else "s")]
         for name in (*(outcome.value for outcome in Outcome), "retry_waste"):
             count = rates.get(f"{name}_rate", {}).get("numerator")
             if count:
                 parts.append(f"{count:g} {name.replace('_', ' ')}")
-        yield Text(f"  {plain(tool):<{width}}  {', '.join(parts)}")
+        yield Text(f"  {tool:<{width}}  {', '.join(parts)}")
+    if len(tools) > _MOST_LISTED:
+        yield Text(f"  and {len(tools) - _MOST_LISTED} more in {SUMMARY}")
     yield Text()

@@ -6,7 +6,9 @@ them, since two runs under one trace id are two tasks. Two traces are never merg
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from toolverdict.instrument import semconv
 from toolverdict.scoring.attempts import place_attempts
@@ -16,6 +18,8 @@ from toolverdict.scoring.sampling import adjusted_count
 from toolverdict.scoring.spans import Span, Tree
 
 _CONVERSATION = (semconv.GEN_AI_CONVERSATION_ID, semconv.SESSION_ID)
+_Key: TypeAlias = tuple[str | None, str | None]  # conversation and case
+
 _MODEL = (semconv.GEN_AI_RESPONSE_MODEL, semconv.GEN_AI_REQUEST_MODEL)
 
 
@@ -26,49 +30,33 @@ def trajectories(spans: Sequence[Span]) -> list[Trajectory]:
         spans: all spans of one trace, deduplicated, in any order.
     """
     tree = Tree(spans)
-    conversations = tree.inherited(*_CONVERSATION)
-    cases = tree.inherited(semconv.TEST_CASE_NAME)
     agents = tree.inherited(semconv.GEN_AI_AGENT_NAME)
     models = tree.inherited(*_MODEL)
-    calls = read_calls(tree)
-
-    # A span that names neither belongs to the trace's only conversation and case, where there is
-    # only one: conventions put the id on the root or on some spans, not on each.
-    only_conversation = _only(conversations.values())
-    only_case = _only(cases.values())
-    groups: dict[tuple[str | None, str | None], list[Span]] = {}
-    for span in tree.spans:
-        conversation = conversations[span.span_id] or only_conversation
-        case = cases[span.span_id] or only_case
-        groups.setdefault((conversation, case), []).append(span)
+    groups = _groups(tree)
+    group_of = {span.span_id: key for key, members in groups.items() for span in members}
+    calls: dict[_Key, list[ToolCall]] = {}
+    for call in read_calls(tree):
+        own = replace(call, agent=agents[call.span_id])
+        calls.setdefault(group_of[call.span_id], []).append(own)
     # Spans that name no conversation while others name several (a server's own, a library's) are
     # nobody's trajectory, unless they made calls: then they are judged on their own.
-    called = {call.span_id for call in calls}
-    named = [key for key in groups if key != (None, None)]
-    keys = [
-        key
-        for key in groups
-        if key in named or not named or any(s.span_id in called for s in groups[key])
-    ]
-
+    keys = [key for key in groups if len(groups) == 1 or key != (None, None) or key in calls]
+    gaps = _gaps(tree, group_of, calls)
     result = []
     for number, key in enumerate(keys):
         members = groups[key]
-        ids = {span.span_id for span in members}
-        own = [call for call in calls if call.span_id in ids] if len(keys) > 1 else calls
         root = _root(tree, members)
         turns = tuple(
             ModelTurn(span.span_id, span.start_ns, span.end_ns)
             for span in members
             if genai.is_model_turn(span)
         )
-        trace_id = root.trace_id
         result.append(
             Trajectory(
-                trajectory_id=trace_id if len(keys) == 1 else f"{trace_id}/{number}",
-                trace_id=trace_id,
+                trajectory_id=root.trace_id if len(keys) == 1 else f"{root.trace_id}/{number}",
+                trace_id=root.trace_id,
                 root_span_id=root.span_id,
-                calls=place_attempts(_place(own, turns)),
+                calls=place_attempts(_place(calls.get(key, []), turns)),
                 turns=turns,
                 conversation_id=key[0],
                 case_id=key[1],
@@ -78,11 +66,28 @@ def trajectories(spans: Sequence[Span]) -> list[Trajectory]:
                 root_failed=root.failed,
                 user_texts=_said(members, "user"),
                 system_texts=_said(members, "system"),
-                gaps=_gaps(tree, members, own),
+                gaps=tuple(gaps.get(key, ())),
                 weight=adjusted_count(root.trace_state),
             )
         )
     return result
+
+
+def _groups(tree: Tree) -> dict[_Key, list[Span]]:
+    """The spans by conversation and case.
+
+    A span that names neither belongs to the trace's only conversation and case, where there is
+    only one: conventions put the id on the root or on some spans, not on each.
+    """
+    conversations = tree.inherited(*_CONVERSATION)
+    cases = tree.inherited(semconv.TEST_CASE_NAME)
+    only_conversation, only_case = _only(conversations.values()), _only(cases.values())
+    groups: dict[_Key, list[Span]] = {}
+    for span in tree.spans:
+        conversation = conversations[span.span_id] or only_conversation
+        case = cases[span.span_id] or only_case
+        groups.setdefault((conversation, case), []).append(span)
+    return groups
 
 
 def _place(calls: Sequence[ToolCall], turns: Sequence[ModelTurn]) -> list[Placed]:
@@ -108,20 +113,29 @@ def _root(tree: Tree, members: Sequence[Span]) -> Span:
     return next((span for span in roots if genai.is_agent_run(span)), roots[0])
 
 
-def _gaps(tree: Tree, members: Sequence[Span], calls: Sequence[ToolCall]) -> tuple[str, ...]:
+def _gaps(
+    tree: Tree, group_of: Mapping[str, _Key], calls: Mapping[_Key, Sequence[ToolCall]]
+) -> dict[_Key, list[str]]:
     """What is missing, in words: an incomplete trajectory is never judged as a whole one."""
-    ids = {span.span_id for span in members}
-    gaps = []
-    orphans = [span for span in tree.orphans if span.span_id in ids]
-    if orphans:
-        gaps.append(f"{len(orphans)} spans whose parent is missing, first {orphans[0].span_id}")
-    circular = [span for span in tree.circular if span.span_id in ids]
-    if circular:
-        gaps.append(f"{len(circular)} spans whose parents run in a circle")
-    unfinished = [call for call in calls if call.end_ns is None]
-    if unfinished:
-        gaps.append(f"{len(unfinished)} calls without an end, first {unfinished[0].span_id}")
-    return tuple(gaps)
+    gaps: dict[_Key, list[str]] = {}
+
+    def say(what: str, spans: Iterable[Span]) -> None:
+        found: dict[_Key, list[Span]] = {}
+        for span in spans:
+            found.setdefault(group_of[span.span_id], []).append(span)
+        for key, members in found.items():
+            gaps.setdefault(key, []).append(f"{len(members)} {what}, first {members[0].span_id}")
+
+    say("spans whose parent is missing", tree.orphans)
+    say("spans whose parents run in a circle", tree.circular)
+    for key, made in calls.items():
+        unfinished = sum(call.end_ns is None for call in made)
+        backwards = sum(call.end_ns is not None and call.end_ns < call.start_ns for call in made)
+        if unfinished:
+            gaps.setdefault(key, []).append(f"{unfinished} calls without an end")
+        if backwards:
+            gaps.setdefault(key, []).append(f"{backwards} calls that end before they start")
+    return gaps
 
 
 def _said(members: Sequence[Span], role: str) -> tuple[str, ...]:

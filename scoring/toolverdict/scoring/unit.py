@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.model import Case
@@ -38,6 +39,12 @@ class Rules:
         return trajectory.case_id
 
 
+OTHER = "(other)"
+"""The group of what has no group of its own, since there were too many."""
+
+_MAX_GROUPS = 10_000  # per slice and unit
+_MAX_LABELS = 32  # of one call
+
 SLICES = ("by_tool", "by_agent", "by_label", "by_schema_version")
 """The groups that rates are given for, beside the whole."""
 
@@ -54,6 +61,8 @@ class Counts:
     trajectories: int = 0
     calls: int = 0
     played: set[str] = field(default_factory=set)
+    unknown_cases: set[str] = field(default_factory=set)
+    undecided_dangerous_calls: int = 0
 
     def add(self, other: "Counts") -> None:
         """Adds the counts of another unit."""
@@ -67,6 +76,8 @@ class Counts:
         self.trajectories += other.trajectories
         self.calls += other.calls
         self.played |= other.played
+        self.unknown_cases |= other.unknown_cases
+        self.undecided_dangerous_calls += other.undecided_dangerous_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,8 @@ def _judge(trajectory: Trajectory, rules: Rules) -> Judged | None:
     if not trajectory.calls and trajectory.case_id is None:
         return None
     case = rules.cases.get(trajectory.case_id or "")
-    return judge_trajectory(trajectory, rules.policy, case, rules.thresholds)
+    unknown = bool(rules.cases) and case is None and trajectory.case_id is not None
+    return judge_trajectory(trajectory, rules.policy, case, rules.thresholds, unknown_case=unknown)
 
 
 def _count(judged: Judged, counts: Counts) -> None:
@@ -117,31 +129,44 @@ def _count(judged: Judged, counts: Counts) -> None:
     counts.calls += len(trajectory.calls)
     if judged.case is not None:
         counts.played.add(judged.case.id)
-    agents = counts.slices["by_agent"]
-    agent = agents.setdefault(trajectory.agent, Tally()) if trajectory.agent else None
+    elif trajectory.case_id is not None:
+        counts.unknown_cases.add(trajectory.case_id)
+    agent = _group(counts, "by_agent", trajectory.agent) if trajectory.agent else None
     for tally in filter(None, (counts.whole, agent)):
         _count_trajectory(judged, tally)
     repeated = {place.index for place in duplicates(trajectory.calls)}
     wasted = {again.index for _, again in retries(trajectory.calls, REFUSED_ARGUMENTS)}
     transient = {again.index for _, again in retries(trajectory.calls, TRANSIENT)}
     for place in trajectory.calls:
-        for tally in _tallies(place, agent, counts):
+        if DANGEROUS_LABELS & set(place.call.labels):
+            counts.undecided_dangerous_calls += judged.rulings[place.index].forbidden is None
+        for tally in _tallies(place, trajectory, counts):
             _count_call(judged, place, tally)
             tally.count("retry_waste_rate", place.index in wasted, place.call.weight)
             tally.count("transient_retry_rate", place.index in transient, place.call.weight)
             tally.count("duplicate_call_rate", place.index in repeated, place.call.weight)
 
 
-def _tallies(place: Placed, agent: Tally | None, counts: Counts) -> Iterator[Tally]:
+def _tallies(place: Placed, trajectory: Trajectory, counts: Counts) -> Iterator[Tally]:
+    """The tallies a call counts in: the whole, and its group of each slice."""
     yield counts.whole
-    if agent is not None:
-        yield agent
     call = place.call
-    keys = [("by_tool", call.tool), *(("by_label", label) for label in set(call.labels))]
+    agent = call.agent or trajectory.agent
+    if agent is not None:
+        yield _group(counts, "by_agent", agent)
+    yield _group(counts, "by_tool", call.tool)
+    for label in dict.fromkeys(call.labels[:_MAX_LABELS]):
+        yield _group(counts, "by_label", label)
     if call.schema_version:
-        keys.append(("by_schema_version", f"{call.tool}@{call.schema_version}"))
-    for name, value in keys:
-        yield counts.slices[name].setdefault(value, Tally())
+        yield _group(counts, "by_schema_version", f"{call.tool}@{call.schema_version}")
+
+
+def _group(counts: Counts, name: str, value: str) -> Tally:
+    """The tally of a group; past a bound that only hostile names reach, that of all others."""
+    groups = counts.slices[name]
+    if value not in groups and len(groups) >= _MAX_GROUPS:
+        value = OTHER
+    return groups.setdefault(value, Tally())
 
 
 CALL_RATES = (
@@ -193,7 +218,7 @@ def _count_call(judged: Judged, place: Placed, tally: Tally) -> None:
 
 
 def _count_trajectory(judged: Judged, tally: Tally) -> None:
-    """One trajectory in the rates over trajectories; each sub-metric apart (S11)."""
+    """One trajectory in the rates over trajectories; each sub-metric apart."""
     verdict, weight = judged.verdict, judged.trajectory.weight
     tally.count("pass_rate", verdict.passed, weight)
     tally.count(

@@ -60,11 +60,17 @@ class Judged:
 
 
 def judge_trajectory(
-    trajectory: Trajectory, policy: Policy | None, case: Case | None, thresholds: Thresholds
+    trajectory: Trajectory,
+    policy: Policy | None,
+    case: Case | None,
+    thresholds: Thresholds,
+    *,
+    unknown_case: bool = False,
 ) -> Judged:
     """Runs every check on a trajectory, attributes its failure and gives the verdict.
 
-    A trajectory that says it played a case which is not among the given ones is judged without.
+    With ``unknown_case`` the trajectory says that it played a case which is not among the given
+    ones: it may fail without, but it cannot pass.
     """
     rules = rulings(trajectory, policy)
     states = forbidden_calls(trajectory, rules, case)
@@ -81,7 +87,9 @@ def judge_trajectory(
         *waste_findings(trajectory.calls),
         *_failed_root(trajectory),
     ]
-    passed, reason = _passed(trajectory, rules, states, findings, judgement, thresholds)
+    passed, reason = _passed(
+        trajectory, rules, states, findings, judgement, thresholds, unknown_case
+    )
     if passed is False:
         findings = attribute(findings)
     findings.sort(key=lambda f: (f.rank is None, f.rank or 0, f.at_ns, f.category, f.span_id))
@@ -112,6 +120,7 @@ def _passed(
     findings: list[Finding],
     judgement: Judgement | None,
     thresholds: Thresholds,
+    unknown_case: bool,
 ) -> tuple[bool | None, str | None]:
     """Pass, fail or not evaluable, with the reason for the last; a failure's comes from its cause.
 
@@ -133,8 +142,12 @@ def _passed(
         return None, "incomplete_trace"
     if judgement is not None and judgement.scores.arguments.unseen:
         return None, "arguments_not_captured"
+    if judgement is not None and judgement.undecided:
+        return None, "outcome_unknown"
     if None in states.values():
         return None, "forbidden_call_unknown"
+    if unknown_case:
+        return None, "unknown_case"
     if judgement is None and any(ruling.violated is None for ruling in rules):
         return None, "no_policy_and_no_case"
     if judgement is None and not trajectory.calls:

@@ -17,7 +17,7 @@ class Outcome:
     conversation: Conversation
     passed: bool | None
     span_id: str | None
-    message: str | None
+    is_root_cause: bool
     right: bool
 
 
@@ -39,7 +39,7 @@ def check(played: Sequence[Conversation], out: Path) -> list[Outcome]:
                 conversation,
                 passed,
                 found["span_id"] if found else None,
-                found["message"] if found else None,
+                found["root_cause"] if found else False,
                 clean if conversation.planted is None else found is not None,
             )
         )

@@ -106,7 +106,7 @@ def _bad_calls() -> list[Conversation]:
             "wrong_amount",
             _PLEASE,
             ScriptedModel([*before, [_approval(amount=425.0)], [_refund(amount=425.0)]], _DONE),
-            Planted("wrong amount", "argument_mismatch", "refund_payment", "amount"),
+            Planted("wrong amount", "argument_mismatch", "request_approval", "amount"),
         ),
         Conversation(
             "wrong_currency",

@@ -1,6 +1,7 @@
 """The demo, top-down: start a collector, play, stop it, score, check, say where everything is."""
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,10 +14,11 @@ from toolverdict.instrument.policy import Policy
 from toolverdict.scenarios.demo.check import Outcome, check
 from toolverdict.scenarios.demo.conversations import conversations
 from toolverdict.scenarios.demo.play import play
-from toolverdict.scoring import Inputs, score
+from toolverdict.scoring import InputError, Inputs, score
 from toolverdict.scoring.cases.load import load_cases
 from toolverdict.scoring.terminal import print_results
 
+_MARKER = ".toolverdict-demo"
 _OURS = ("lake", "lake.stderr.txt", "results", "policy.yaml", "cases.yaml")
 
 
@@ -52,14 +54,26 @@ def run_demo(out: Path, console: Console) -> bool:
 
 
 def _clear(out: Path) -> None:
-    """Makes the folder, without what an earlier demo left; files that are not ours stay."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name in _OURS:
-        path = out / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    """Makes the folder, without what an earlier demo left; files that are not ours stay.
+
+    Raises:
+        InputError: the folder is not empty and no demo made it, or it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not (out / _MARKER).exists():
+            raise InputError(f"{out}: is not empty and no demo made it; name a new folder")
+        (out / _MARKER).touch()
+        for name in _OURS:
+            path = out / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{out}: cannot be written: {error.strerror}; name another --out"
+        ) from error
 
 
 def _planted(outcomes: Sequence[Outcome]) -> Iterator[Text]:
@@ -73,9 +87,17 @@ def _planted(outcomes: Sequence[Outcome]) -> Iterator[Text]:
         elif outcome.span_id is None:
             yield Text.assemble(mark, what, planted.what, ", not found")
         else:
-            found = f", found at span {outcome.span_id} as {planted.category}"
+            beside = "reported, the task was done" if outcome.passed else "beside the root cause"
+            how = "the root cause" if outcome.is_root_cause else beside
+            found = f", {planted.category} at span {outcome.span_id}, {how}"
             yield Text.assemble(mark, what, planted.what, found)
     yield Text()
+
+
+def _command() -> str:
+    """How this command was called, so that what is recommended can be copied."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "toolverdict" else "python -m toolverdict"
 
 
 def _say_what_next(out: Path, outcomes: Sequence[Outcome], right: bool, console: Console) -> None:
@@ -95,9 +117,9 @@ def _say_what_next(out: Path, outcomes: Sequence[Outcome], right: bool, console:
 {out / "policy.yaml"} and {out / "cases.yaml"}: what it was judged by
 
 Try next: change a rule or a case and score the same lake again,
-  toolverdict score {out / "lake"} --policy {out / "policy.yaml"} \\
+  {_command()} score {out / "lake"} --policy {out / "policy.yaml"} \\
     --cases {out / "cases.yaml"} --out {out / "results"}
-or send your own agent's spans: toolverdict collect --data my-lake""",
+or send your own agent's spans: {_command()} collect --data my-lake""",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -6,7 +6,7 @@ Deterministic and made anew for each conversation; faults are planned per tool a
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolverdict.instrument import Approval, ApprovalRequest
@@ -71,4 +71,5 @@ def granted(request: ApprovalRequest) -> Approval | None:
     """The approval that the desk gave for exactly this order and amount, if any."""
     arguments = request.arguments
     key = (arguments.get("order_id"), arguments.get("amount"))
-    return next((a for bound, a in current().approvals.items() if bound == key), None)
+    approval = next((a for bound, a in current().approvals.items() if bound == key), None)
+    return None if approval is None else replace(approval, args_hash=request.args_hash)

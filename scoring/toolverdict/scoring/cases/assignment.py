@@ -41,9 +41,10 @@ def assign(expected: Sequence[Expectation], calls: Sequence[Placed]) -> Assignme
     """Pairs expected with actual calls, each at most once."""
     pairs: list[Pair] = []
     for rows, columns in _by_tool(expected, calls):
-        comparisons = [[compare(expected[row], call) for call in columns] for row in rows]
-        for i, j in _solve(comparisons, columns):
-            pairs.append(Pair(rows[i], columns[j], comparisons[i][j]))
+        cells = [[_cell(expected[row], call) for call in columns] for row in rows]
+        for i, j in _solve(cells, columns):
+            expectation, call = expected[rows[i]], columns[j]
+            pairs.append(Pair(rows[i], call, compare(expectation, call)))
     pairs.sort(key=lambda pair: pair.expected)
     answered = {pair.expected for pair in pairs}
     used = {pair.call.index for pair in pairs}
@@ -79,18 +80,18 @@ def _by_tool(
 
 
 def _solve(
-    comparisons: Sequence[Sequence[Comparison | None]], columns: Sequence[Placed]
+    cells: Sequence[Sequence[tuple[float, bool]]], columns: Sequence[Placed]
 ) -> list[tuple[int, int]]:
     """The best pairs. Each criterion is scaled past all that the next ones can add up to."""
-    n, m = len(comparisons), len(columns)
+    n, m = len(cells), len(columns)
     size = max(n, m)
     i, j = np.indices((n, m), dtype=np.float64)
     # Of all assignments the order-keeping one has the least sum of squared distances.
     distance = i / max(1, n - 1) - j / max(1, m - 1)
     closeness = (1.0 - distance**2) * size**2
     succeeded = np.array([not call.call.outcome.failed for call in columns], dtype=np.float64)
-    wholly = np.array([[_whole(cell) for cell in row] for row in comparisons], dtype=np.float64)
-    score = np.array([[_score(cell) for cell in row] for row in comparisons], dtype=np.float64)
+    wholly = np.array([[whole for _, whole in row] for row in cells], dtype=np.float64)
+    score = np.array([[score for score, _ in row] for row in cells], dtype=np.float64)
     one_success = size * size**2 + 1.0
     one_whole = size * one_success + 1.0
     one_score = (size * one_whole + 1.0) * 1e4  # sums of scores differ by about 1e-4 or not at all
@@ -99,9 +100,7 @@ def _solve(
     return list(zip(rows.tolist(), cols.tolist(), strict=True))
 
 
-def _score(cell: Comparison | None) -> float:
-    return 1.0 if cell is None else cell.score
-
-
-def _whole(cell: Comparison | None) -> bool:
-    return cell is None or cell.wholly_right
+def _cell(expectation: Expectation, place: Placed) -> tuple[float, bool]:
+    """Score of a possible pair and whether it is wholly right; what cannot be compared is."""
+    comparison = compare(expectation, place)
+    return (1.0, True) if comparison is None else (comparison.score, comparison.wholly_right)

@@ -26,10 +26,14 @@ from toolverdict.scoring.model import (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The scores of a trajectory against its case and the findings behind them."""
+    """The scores of a trajectory against its case and the findings behind them.
+
+    ``undecided``: of an expected call nothing shows whether it succeeded.
+    """
 
     scores: CaseScores
     findings: tuple[Finding, ...]
+    undecided: bool
 
 
 def judge(trajectory: Trajectory, case: Case) -> Judgement:
@@ -61,7 +65,8 @@ def judge(trajectory: Trajectory, case: Case) -> Judgement:
         keys=_share(last, lambda comparison: comparison.score),
         order=Share(constraints - len(broken), constraints),
     )
-    return Judgement(scores, tuple(findings))
+    undecided = any(pair.call.call.outcome is Outcome.UNKNOWN for pair in assignment.pairs)
+    return Judgement(scores, tuple(findings), undecided)
 
 
 def _share(comparisons: Sequence[Comparison | None], hit: Callable[[Comparison], float]) -> Share:

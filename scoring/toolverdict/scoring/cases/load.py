@@ -1,4 +1,4 @@
-"""Case files: the two formats of the seed, as YAML, JSON or JSON lines.
+"""Case files: two formats, as YAML, JSON or JSON lines.
 
 Format A::
 
@@ -23,12 +23,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
 from toolverdict.instrument.yaml_files import YamlDocument, YamlProblem, read_yaml
 from toolverdict.scoring.cases.model import Case
 from toolverdict.scoring.errors import InputError
 
+_MAX_FILE_BYTES = 256 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".json", ".yaml", ".yml")
 _A = {"case_id": "id", "expected_calls": "expected", "forbidden_calls": "forbidden"}
 _B = {"id": "id", "expected_tool_calls": "expected", "forbidden_tool_calls": "forbidden"}
@@ -85,19 +87,36 @@ def load_cases(path: Path) -> CaseSet:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
-    if not path.exists():
-        raise InputError(f"{path}: no such case file or folder; check --cases")
-    return [path]
+    try:
+        if path.is_dir():
+            return sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+        if path.is_file():
+            return [path]
+    except OSError as error:
+        raise InputError(f"{str(path)[:200]}: cannot be read: {error.strerror}") from error
+    raise InputError(f"{path}: no such case file or folder; check --cases")
+
+
+def read_text(path: Path) -> str:
+    """A file that a user wrote, as text.
+
+    Raises:
+        InputError: it is missing, unreadable, no UTF-8, or far larger than anything written by hand.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise InputError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes; split it")
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        where = str(path)[:200]
+        raise InputError(f"{where}: cannot be read as UTF-8 text: {_one_line(error)}") from error
 
 
 def _documents(file: Path) -> Iterator[tuple[_Place, Any]]:
     """Each case of a file with the place to name when it is wrong."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as UTF-8 text: {_one_line(error)}") from error
+    text = read_text(file)
     if file.suffix == ".jsonl":
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
@@ -114,7 +133,7 @@ def _documents(file: Path) -> Iterator[tuple[_Place, Any]]:
 
 def _parse_json(where: str, text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: is not JSON: {_one_line(error)}") from error
 
@@ -125,6 +144,10 @@ def _parse_yaml(file: Path, text: str) -> YamlDocument:
     except YamlProblem as error:
         where = f"{file}:{error.line}" if error.line else str(file)
         raise InputError(f"{where}: {error.problem}") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -151,8 +174,16 @@ class _Reader:
         """Adds the case of one document."""
         if not isinstance(document, dict):
             raise place.error(f"expected an object with a case, got {_kind(document)}")
+        if (problem := _unwritable(document)) is not None:
+            raise place.error(problem)
         keys = _A if "case_id" in document or "expected_calls" in document else _B
         case = self._known(place, document, (*keys, *_EITHER))
+        if not case.keys() & (keys.keys() - {"id", "case_id"}):
+            *_, expected, forbidden = keys
+            raise place.error(
+                f"is no case: it has neither {expected} nor {forbidden}; a case in which nothing "
+                f"should be called says {expected}: []"
+            )
         raw = {keys.get(key, key): value for key, value in case.items() if key != "meta"}
         for key, field in keys.items():
             if key in case and field != "id":
@@ -165,7 +196,7 @@ class _Reader:
             names = {field: key for key, field in keys.items()}
             path = tuple(names.get(str(p), p) if n == 0 else p for n, p in enumerate(first["loc"]))
             raise place.at(*path).error(first["msg"]) from None
-        if self.cases.setdefault(made.id, made) != made:
+        if self.cases.setdefault(made.id, made).model_dump_json() != made.model_dump_json():
             raise place.error(f"case id {made.id!r} stands for another case already")
 
     def _calls(self, place: _Place, calls: Any, known: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -195,12 +226,21 @@ class _Reader:
         self, place: _Place, document: dict[str, Any], known: tuple[str, ...]
     ) -> dict[str, Any]:
         """The keys that are known; a near miss of one is an error, others are remembered."""
-        for key in document.keys() - set(known):
+        for key in sorted(document.keys() - set(known)):
             near = get_close_matches(str(key), known, n=1, cutoff=0.8)
             if near and near[0] not in document:
                 raise place.at(key).error(f"unknown key {key!r}; did you mean {near[0]!r}?")
             self.unknown_keys.add(str(key))
         return {key: value for key, value in document.items() if key in known}
+
+
+def _unwritable(value: Any) -> str | None:
+    """Why a document cannot be compared with what a trace holds; None when it can."""
+    try:
+        orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError) as error:
+        return f"holds a value that OTLP cannot carry: {_one_line(error)}"
+    return None
 
 
 def _kind(value: Any) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolverdict.instrument.yaml_files import YamlProblem, read_yaml
+from toolverdict.scoring.cases.load import read_text
 from toolverdict.scoring.errors import InputError
 
 
@@ -14,9 +15,10 @@ def load_case_map(path: Path) -> Mapping[str, str]:
         InputError: the file is missing or is no such object.
     """
     try:
-        parsed = read_yaml(path.read_text(encoding="utf-8")).data
-    except (OSError, UnicodeDecodeError, YamlProblem) as error:
-        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        parsed = read_yaml(read_text(path)).data
+    except YamlProblem as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
+        raise InputError(f"{where}: {error.problem}") from error
     if not isinstance(parsed, dict) or not all(
         isinstance(key, str) and isinstance(value, str) for key, value in parsed.items()
     ):

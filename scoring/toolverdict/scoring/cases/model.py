@@ -1,6 +1,6 @@
 """One case, whatever format it was written in.
 
-Both formats of the seed become this model (see :mod:`toolverdict.scoring.cases.load`).
+Both file formats become this model (see :mod:`toolverdict.scoring.cases.load`).
 """
 
 from typing import Annotated, Any, Literal

@@ -4,13 +4,12 @@ A policy forbids what it would deny; with no policy file the decision recorded o
 Only a call whose body is proven not to have run counts as blocked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from toolverdict.instrument.names import same_tool
 from toolverdict.scoring.cases.arguments import compare_arguments
 from toolverdict.scoring.cases.model import Case, Forbidden
 from toolverdict.scoring.model import (
-    Captured,
     Category,
     Finding,
     ForbiddenState,
@@ -73,8 +72,8 @@ def _forbids(rule: Forbidden, place: Placed) -> bool | None:
         return False
     if rule.arguments is None:
         return True
-    if place.call.arguments_state is not Captured.CAPTURED:
-        return None
+    if not isinstance(place.call.arguments, Mapping):
+        return None  # not captured, or nothing that can be read as arguments
     return compare_arguments(rule.arguments, place.call.arguments, exact=False).wholly_right
 
 

@@ -6,8 +6,9 @@ it, as if the first had succeeded. Which values matter is not guessed: sharing o
 where arguments were not captured the handling is not evaluable.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.names import bare_name
@@ -21,7 +22,7 @@ from toolverdict.scoring.model import (
     Share,
     Trajectory,
 )
-from toolverdict.scoring.values import leaves
+from toolverdict.scoring.values import as_text, leaves
 
 # What the agent's own side withheld was not a result to be misread.
 _NOT_A_RESULT = frozenset({Outcome.DENIED, Outcome.PENDING_APPROVAL, Outcome.UNKNOWN})
@@ -46,13 +47,14 @@ def result_handling(trajectory: Trajectory, repaired: frozenset[int]) -> Handlin
     """
     good = unseen = 0
     findings = []
+    values = cache(lambda index: frozenset(leaves(trajectory.calls[index].call.arguments)))
     for place in trajectory.calls:
         if not _unusable(place):
             continue
         if place.index in repaired:
             good += 1
-        elif (misuse := next(_built_on(place, trajectory), None)) is not None:
-            findings.append(_finding(place, misuse))
+        elif (misuse := next(_built_on(place, trajectory, values), None)) is not None:
+            findings.append(_finding(place, *misuse))
         elif _seen(place) and all(_seen(later) for later in _consequential(place, trajectory)):
             good += 1
         else:
@@ -79,26 +81,28 @@ def _consequential(place: Placed, trajectory: Trajectory) -> Iterator[Placed]:
             yield later
 
 
-def _built_on(place: Placed, trajectory: Trajectory) -> Iterator[Placed]:
-    values = set(leaves(place.call.arguments))
+def _built_on(
+    place: Placed, trajectory: Trajectory, values: Callable[[int], frozenset[Json]]
+) -> Iterator[tuple[Placed, Json]]:
+    """Later calls that carry a value of this one, and one such value, the same in every run."""
     for later in _consequential(place, trajectory):
-        if _seen(place) and _seen(later) and values & set(leaves(later.call.arguments)):
-            yield later
+        if not _seen(place) or not _seen(later):
+            continue
+        shared = values(place.index) & values(later.index)
+        if shared:
+            yield later, min(shared, key=as_text)
 
 
 def _seen(place: Placed) -> bool:
     return place.call.arguments_state is Captured.CAPTURED
 
 
-def _finding(unusable: Placed, later: Placed) -> Finding:
-    shared: list[Json] = sorted(
-        set(leaves(unusable.call.arguments)) & set(leaves(later.call.arguments)), key=str
-    )
+def _finding(unusable: Placed, later: Placed, shared: Json) -> Finding:
     return Finding.at_call(
         later,
         Category.UNUSABLE_RESULT_USED,
         f"{later.call.tool} went on as if {unusable.call.tool} had succeeded, which ended as "
         f"{unusable.call.outcome.value}",
         expected="a usable result, or another course",
-        actual=shared[0],
+        actual=shared,
     )

@@ -1,6 +1,6 @@
 """Retry waste: calls repeated because the arguments were wrong the first time.
 
-Retry waste (the seed's rate) counts only retries that an ``invalid_arguments`` call caused.
+Retry waste counts only retries that an ``invalid_arguments`` call caused.
 Retries after a time-out, a rate limit or a 5xx are no waste of the agent's making, and exact
 repeats after a success are another fault: both are counted apart and never mixed in.
 """

@@ -16,4 +16,4 @@ def read_calls(tree: Tree) -> list[ToolCall]:
     borders = frozenset(
         span.span_id for span in tree.spans if genai.is_agent_run(span) or genai.is_model_turn(span)
     )
-    return sorted(fold(tree, witnessed, borders), key=lambda call: (call.start_ns, call.span_id))
+    return fold(tree, witnessed, borders)

@@ -14,7 +14,7 @@ from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.model import Captured, Json, ToolCall
 from toolverdict.scoring.sampling import adjusted_count
 from toolverdict.scoring.spans import Span
-from toolverdict.scoring.values import parse
+from toolverdict.scoring.values import parse, plain
 
 DIALECT = "gen_ai"
 OURS = "toolverdict"
@@ -47,12 +47,12 @@ def is_tool_call(span: Span) -> bool:
 
 def is_model_turn(span: Span) -> bool:
     """Whether this span is one request to the model."""
-    return span.attributes.get(semconv.GEN_AI_OPERATION_NAME) in _MODEL_OPERATIONS
+    return span.text(semconv.GEN_AI_OPERATION_NAME) in _MODEL_OPERATIONS
 
 
 def is_agent_run(span: Span) -> bool:
     """Whether this span is a run of an agent."""
-    return span.attributes.get(semconv.GEN_AI_OPERATION_NAME) in _AGENT_OPERATIONS
+    return span.text(semconv.GEN_AI_OPERATION_NAME) in _AGENT_OPERATIONS
 
 
 def read(span: Span) -> ToolCall:
@@ -81,7 +81,7 @@ def read(span: Span) -> ToolCall:
         result=result,
         result_state=result_state,
         error_type=span.text(semconv.ERROR_TYPE),
-        executed=_executed(span, outcome),
+        executed=_stated_executed(span),
         policy_decision=span.text(semconv.POLICY_DECISION),
         policy_reason_code=span.text(semconv.POLICY_REASON_CODE),
         approval_id=span.text(semconv.APPROVAL_ID),
@@ -117,7 +117,7 @@ def _content(value: Json) -> tuple[Json, Captured]:
         if not isinstance(decoded, dict | list | str):
             break
         value = decoded
-    return value, Captured.CAPTURED
+    return plain(value), Captured.CAPTURED
 
 
 def _outcome(span: Span, result: Json, result_state: Captured) -> Outcome:
@@ -125,27 +125,28 @@ def _outcome(span: Span, result: Json, result_state: Captured) -> Outcome:
     if isinstance(stated, str):
         try:
             return Outcome(stated)
-        except ValueError:
-            return Outcome.UNKNOWN
+        except ValueError:  # a word of somebody else's
+            return Outcome.ERROR if span.failed else Outcome.UNKNOWN
     error_type = span.text(semconv.ERROR_TYPE)
     if span.failed or error_type:
         words = (error_type or "").lower().replace("_", "").replace(" ", "")
         return next((outcome for word, outcome in _ERROR_WORDS if word in words), Outcome.ERROR)
     if span.end_ns is None:
         return Outcome.UNKNOWN
-    if result_state is Captured.CAPTURED and result in (None, "", [], {}):
+    if result_state is Captured.CAPTURED and _holds_nothing(result):
         return Outcome.EMPTY
     return Outcome.OK
 
 
-def _executed(span: Span, outcome: Outcome) -> bool | None:
+def _holds_nothing(result: Json) -> bool:
+    if isinstance(result, str):
+        return result.strip() in ("", "null")
+    return result in (None, [], {})
+
+
+def _stated_executed(span: Span) -> bool | None:
     stated = span.attributes.get(semconv.TOOL_EXECUTED)
-    if isinstance(stated, bool):
-        return stated
-    if outcome in (Outcome.DENIED, Outcome.PENDING_APPROVAL):
-        return False
-    # Arguments may have been refused before the body or by the body: the span does not say which.
-    return None if outcome in (Outcome.INVALID_ARGUMENTS, Outcome.UNKNOWN) else True
+    return stated if isinstance(stated, bool) else None
 
 
 def _name_of(span: Span) -> str:
