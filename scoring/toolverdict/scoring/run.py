@@ -10,11 +10,12 @@ from pathlib import Path
 from toolverdict.collector import Lake
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
+from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.errors import EmptyLakeError
 from toolverdict.scoring.results import ResultWriter
 from toolverdict.scoring.spans import COLUMNS
 from toolverdict.scoring.summary import Summary, summarise
-from toolverdict.scoring.unit import Counts, Rules, score_unit
+from toolverdict.scoring.unit import Rules, score_unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
+from toolverdict.scoring.counts import CALL_RATES, OTHER, SLICES, TRAJECTORY_RATES, Counts
 from toolverdict.scoring.model import Share
 from toolverdict.scoring.rates import Tally
-from toolverdict.scoring.unit import CALL_RATES, OTHER, SLICES, TRAJECTORY_RATES, Counts
 
 VERSION = 1
 """Version of the form of ``summary.json``; a reader refuses a newer one."""
