@@ -1,5 +1,6 @@
 """Only an Approval that says approved, for the arguments that were shown, lets a body run."""
 
+import dataclasses
 from collections.abc import Awaitable
 from typing import Any
 from unittest.mock import Mock
@@ -136,7 +137,7 @@ def test_the_approver_is_shown_what_will_run() -> None:
 
     def approver(request: ApprovalRequest) -> Approval:
         requests.append(request)
-        return Approval("ticket-7", "approved", "me")
+        return Approval("ticket-7", "approved", "me", args_hash=request.args_hash)
 
     with capture_spans(policy=ASK, approver=approver) as spans:
         pay("ann", lines=[1])
@@ -208,3 +209,141 @@ def test_a_status_that_is_none_is_refused() -> None:
     wrong: Any = "yes"
     with pytest.raises(ValueError, match="status must be one of requested, approved"):
         Approval("a", wrong)
+
+
+@pytest.mark.parametrize("id", [None, "", 7])
+def test_an_approval_needs_an_id(id: Any) -> None:
+    with pytest.raises(ValueError, match="id must be a text"):
+        Approval(id, "approved")
+    approver: Approver = lambda request: Approval(id, "approved")  # noqa: E731 - as a user would
+    with capture_spans(policy=ASK, approver=approver) as spans, pytest.raises(ApprovalRequired):
+        pay("ann", [1])
+    assert ran == []
+    assert (spans[0].attributes or {})["tool.outcome"] == "pending_approval"
+
+
+OTHERS: dict[str, Approver] = {
+    "an id of its own": lambda request: Approval("ticket-7", "approved"),
+    "other arguments": lambda request: Approval("ticket-7", "approved", args_hash="hmac-sha256:0"),
+    "no arguments": lambda request: Approval("ticket-7", "approved", args_hash=""),
+    "this request, other arguments": lambda request: Approval(
+        request.id, "approved", args_hash="hmac-sha256:0"
+    ),
+}
+
+
+@pytest.mark.parametrize("approver", OTHERS.values(), ids=OTHERS.keys())
+async def test_an_approval_of_something_else_is_none(approver: Approver) -> None:
+    with capture_spans(policy=ASK, approver=approver) as spans:
+        with pytest.raises(ToolDenied) as caught:
+            pay("ann", [1])
+        with pytest.raises(ToolDenied):
+            await pay_async("ann", [1])
+    assert ran == []
+    assert caught.value.reason_code == "approval_mismatch"
+    for span in spans:
+        attributes = span.attributes or {}
+        assert attributes["policy.reason_code"] == "approval_mismatch"
+        assert attributes["approval.status"] == "requested"
+        assert str(attributes["approval.id"]).startswith("appr_")
+        assert attributes["tool.executed"] is False
+
+
+def test_an_earlier_yes_is_not_for_other_arguments() -> None:
+    kept: list[Approval] = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        kept.append(request.approve())
+        return kept[0]
+
+    with capture_spans(policy=ASK, approver=approver):
+        pay("bob", [1])
+        with pytest.raises(ToolDenied):
+            pay("eve", [1])
+    assert ran == [("bob", [1])]
+
+
+def test_an_idempotency_key_cannot_change_what_is_shown() -> None:
+    def key(arguments: Any) -> str:
+        arguments["lines"].clear()
+        return "k"
+
+    @tool(labels=["payment"], idempotency_key=key)
+    def keyed(to: str, lines: list[int]) -> None:
+        ran.append((to, lines))
+
+    shown: list[Any] = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        shown.append(dict(request.arguments))
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver):
+        keyed("ann", [1])
+    assert shown == [{"to": "ann", "lines": [1]}]
+    assert ran == [("ann", [1])]
+
+
+def test_what_a_dataclass_gets_after_the_approval_does_not_run() -> None:
+    @dataclasses.dataclass
+    class Payment:
+        amount: int
+
+    payment: Any = Payment(1)
+    payment.to = "bob"
+
+    @tool(labels=["payment"])
+    def pay_out(payment: Any) -> None:
+        ran.append(payment.to)
+
+    def approver(request: ApprovalRequest) -> Approval:
+        payment.to = "eve"
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver), pytest.raises(ToolDenied) as caught:
+        pay_out(payment)
+    assert caught.value.reason_code == "args_changed"
+    assert ran == []
+
+
+class Desk:
+    @staticmethod
+    @tool(labels=["payment"])
+    def static(self: str, x: int) -> None:
+        ran.append((self, x))
+
+    @tool(labels=["payment"])
+    @staticmethod
+    def static_too(self: str, x: int) -> None:
+        ran.append((self, x))
+
+    @tool(labels=["payment"])
+    def all(*self: Any) -> None:
+        ran.append(self[1:])
+
+    @tool(labels=["payment"])
+    def method(self, x: int) -> None:
+        ran.append(x)
+
+
+class SubDesk(Desk):
+    pass
+
+
+def test_only_a_receiver_is_left_out() -> None:
+    """What a tool is run with is shown, whatever its parameter is called."""
+    shown: list[Any] = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        shown.append(dict(request.arguments))
+        return request.approve()
+
+    with capture_spans(policy=ASK, approver=approver):
+        Desk.static("eve", 1)
+        Desk().static_too("eve", 1)
+        with pytest.raises(ToolDenied, match="args_unhashable"):
+            Desk().all("eve")
+        with pytest.raises(ToolDenied, match="args_unhashable"):
+            Desk.static(Desk(), 1)  # type: ignore[arg-type]
+        SubDesk().method(3)
+    assert shown == [{"self": "eve", "x": 1}, {"self": "eve", "x": 1}, {"x": 3}]

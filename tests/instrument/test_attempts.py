@@ -4,12 +4,16 @@ import asyncio
 import contextvars
 import dataclasses
 import json
+import sys
+import uuid
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from toolverdict.instrument import (
@@ -23,6 +27,7 @@ from toolverdict.instrument import (
     tool_call,
     trajectory,
 )
+from toolverdict.instrument import spans as span_module
 from toolverdict.instrument.decisions import Call, Decision
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.testing import TEST_KEY, CapturedSpans, capture_spans
@@ -644,3 +649,75 @@ def test_faults_of_a_span_do_not_reach_the_tool(monkeypatch: pytest.MonkeyPatch)
 @tool
 def raises() -> None:
     raise ValueError("own")
+
+
+def test_one_bad_attribute_takes_no_other_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    bad: Any = uuid.UUID(int=1)
+    with capture_spans(strictly=False) as spans:
+        span = span_module.start("x", {"a": bad, "b": "b"})
+        span_module.put(span, {"c": bad, "d": ("d",), "e": [bad], "f": None, "g": True})  # type: ignore[dict-item]
+        span_module.end(span)
+    assert attributes(spans[0]) == {"b": "b", "d": ("d",), "g": True}
+    assert guard.counts() == {"span attribute": 4}
+
+
+def captured_with(limits: SpanLimits, **arguments: Any) -> ReadableSpan:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(span_limits=limits)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    settings.replace(settings.Settings(key=TEST_KEY, capture="full", provider=provider))
+    with trajectory("bot", user_input="x" * 30):
+        get(arguments)
+    return exporter.get_finished_spans()[0]
+
+
+def test_what_the_sdk_would_cut_is_left_out_and_flagged() -> None:
+    """B26: half a JSON text is none; the hash is of the whole."""
+    whole = attributes(captured_with(SpanLimits(), text="\u20ac" * 60))
+    cut = attributes(captured_with(SpanLimits(max_span_attribute_length=80), text="\u20ac" * 60))
+    assert len(whole["gen_ai.tool.call.arguments"]) == 81
+    assert "gen_ai.tool.call.arguments" not in cut
+    assert cut["tool.arguments.truncated"] is True
+    assert cut["tool.args_hash"] == whole["tool.args_hash"]
+    just = attributes(captured_with(SpanLimits(max_span_attribute_length=81), text="\u20ac" * 60))
+    assert just["gen_ai.tool.call.arguments"] == whole["gen_ai.tool.call.arguments"]
+
+
+@pytest.mark.parametrize(
+    "variable", ["OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"]
+)
+def test_the_environment_limits_what_is_captured(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "80")
+    foreign: Any = object()
+    assert span_module.length_limit(foreign) == 80
+    with capture_spans(capture="full") as spans, trajectory(user_input="x" * 80):
+        get("x" * 80)
+    call, whole = map(attributes, spans)
+    assert call["tool.arguments.truncated"] is True
+    assert call["tool.result.truncated"] is True
+    assert "gen_ai.input.messages" not in whole
+    monkeypatch.setenv(variable, "none")
+    assert span_module.length_limit(foreign) is None
+
+
+def test_near_the_end_of_the_stack_a_result_is_not_lost() -> None:
+    ran: list[int] = []
+    lost: list[int] = []
+
+    @tool
+    def noted(n: int) -> None:
+        ran.append(n)
+
+    def down(depth: int, n: int) -> None:
+        noted(n) if depth == 0 else down(depth - 1, n)
+
+    with capture_spans(strictly=False):
+        for depth in range(sys.getrecursionlimit() - 400, sys.getrecursionlimit()):
+            before = len(ran)
+            try:
+                down(depth, depth)
+            except RecursionError:
+                lost += ran[before:]
+    assert lost == []

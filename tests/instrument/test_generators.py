@@ -251,6 +251,10 @@ def test_the_old_way_to_throw_passes_through() -> None:
         stream: Any = echo()
         next(stream)
         assert stream.throw(KeyError, KeyError("x"), None) == "caught 'x'"
+        assert stream.throw(KeyError, "x") == "caught 'x'"
+        assert stream.throw(KeyError, ("x", "y")) == "caught ('x', 'y')"
+        assert stream.throw(KeyError) == "caught "
+        assert stream.throw(KeyError("x"), None, None) == "caught 'x'"
 
 
 async def test_asend_and_athrow_pass_through() -> None:

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolverdict.instrument import guard
+from toolverdict.instrument import guard, tool
+from toolverdict.instrument.testing import capture_spans
 
 
 def test_faults_are_counted_and_logged_once_in_a_while(
@@ -32,3 +33,30 @@ def test_faults_raise_when_strict_and_notes_do_not() -> None:
             guard.fault("x", ValueError("ours"))
         guard.note("x", "said")
     guard.fault("x", ValueError("ours"))
+
+
+def test_a_log_handler_that_raises_reaches_no_tool() -> None:
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("no disk")
+
+    log, handler = logging.getLogger("toolverdict.instrument"), Raising()
+    log.addHandler(handler)
+    try:
+        guard.note("x", "said")
+        guard.fault("y", ValueError("ours"))
+        assert guard.counts() == {"x": 1, "y": 1}
+
+        @tool(outcome=lambda result: 1 / 0)  # type: ignore[arg-type, return-value]
+        def five() -> int:
+            return 5
+
+        with capture_spans(strictly=False):
+            assert five() == 5
+    finally:
+        log.removeHandler(handler)
+
+
+def test_a_span_that_ends_while_something_is_counted_does_not_wait_for_ever() -> None:
+    with guard._state.lock:
+        guard.note("x", "said")

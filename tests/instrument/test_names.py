@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +64,39 @@ def test_case_matters() -> None:
 def test_nothing_hides_behind_a_newline() -> None:
     assert not exactly_tool("get_*_x", "get_order\n")
     assert not exactly_tool("get_order", "get_order\n")
+
+
+@pytest.mark.parametrize("name", ["refund[1]", "pay?", "a*", "[x]", "shop.refund[1]", "[!a]__x[1]"])
+def test_a_name_means_itself(name: str) -> None:
+    """A deny rule for a name with metacharacters does not fail open."""
+    assert same_tool(name, name)
+    assert exactly_tool(name, name)
+    assert same_tool(bare_name(name), f"mcp__a__b__{bare_name(name)}")
+
+
+def test_a_pattern_is_a_glob_still() -> None:
+    assert same_tool("refund[12]", "shop.refund1")
+    assert not same_tool("refund[12]", "refund3")
+    assert not exactly_tool("refund[1]", "shop.refund[1]")
+
+
+LONG = ["a__", "mcp__a__", "mcp__", "a.", "_", "a/b:"]
+
+
+@pytest.mark.parametrize("part", LONG)
+@pytest.mark.parametrize("pattern", ["delete_user", "mcp__fs__*", "d*_u*r", "a__*a__b"])
+def test_a_name_takes_no_longer_than_its_length(part: str, pattern: str) -> None:
+    """Everything from a trace is hostile: 100,000 servers in one name."""
+    started = time.process_time()
+    assert not same_tool(pattern, part * 100_000)
+    bare_name(part * 100_000)
+    assert time.process_time() - started < 2
+    if "fs" not in pattern:
+        assert same_tool(pattern, part * 1_000 + "x__delete_user") == (pattern[0] == "d")
+
+
+@given(st.text(alphabet="ab_./:mcp[]*?", max_size=20), st.text(alphabet="ab_.", max_size=8))
+def test_any_ending_of_a_name_may_be_the_tool(name: str, server: str) -> None:
+    assert same_tool(name, name)
+    if "__" not in name and not name.startswith("mcp__") and bare_name(name) == name and name:
+        assert same_tool(name, f"{server}__{name}")

@@ -3,6 +3,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+import rfc8785
 
 from toolverdict.instrument.decisions import Call, Effect, ReasonCode
 from toolverdict.instrument.errors import PolicyError
@@ -159,8 +160,8 @@ PROBLEMS = [
     ("", "p.yaml: expected a mapping with version, id and rules"),
     ("- 1", "p.yaml: expected a mapping with version, id and rules"),
     ("a: [", "p.yaml: line 1: is not YAML: "),
-    ("a: !!python/object:os.system x", "p.yaml: line 1: is not YAML: could not determine"),
-    ("a: !!int x", "p.yaml: is not YAML: ValueError"),
+    ("a: !!python/object:os.system x", "p.yaml: line 1: is not YAML that JSON can hold: tag"),
+    ("a: !!int x", "p.yaml: line 1: is not YAML: 'x' is no int"),
     ("id: a\nid: b", "p.yaml: line 2: the key 'id' occurs twice"),
     (HEAD + "    tools: [a]\n    tools: [b]", "p.yaml: line 7: the key 'tools' occurs twice"),
     (HEAD + "    tool: [a]", "p.yaml: line 6, rules.0.tool: Extra inputs are not permitted"),
@@ -180,7 +181,8 @@ PROBLEMS = [
         HEAD + "    tools: [a]\n" + HEAD[23:] + "    tools: [b]",
         "rule ids must be unique; used twice: r",
     ),
-    ("[" * 5000, "p.yaml: is not YAML"),
+    ("[" * 5000, "p.yaml: line 1: is not YAML: nested more than 64 deep"),
+    (HEAD + '    tools: [a]\n    reason: "\\ud800"', "p.yaml: line 7: half a character"),
 ]
 
 
@@ -210,3 +212,22 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_file_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(REFUNDS)
     assert Policy.load(tmp_path / "p.yaml") == Policy.parse(REFUNDS)
+
+
+def test_a_policy_without_a_digest_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told when the file is read, and not at the first call."""
+
+    def failing(content: object) -> bytes:
+        raise rfc8785.CanonicalizationError("secret")
+
+    monkeypatch.setattr("toolverdict.instrument.policy.rfc8785.dumps", failing)
+    with pytest.raises(PolicyError, match=r"^p\.yaml: has no digest: CanonicalizationError$"):
+        Policy.parse(REFUNDS, source="p.yaml")
+
+
+def test_a_rule_for_a_name_with_metacharacters_means_that_name() -> None:
+    rule = {"effect": "deny", "tools": ["refund[1]"]}
+    assert policy(rule).decide(call("refund[1]")).effect is Effect.DENY
+    assert policy(rule).decide(call("mcp__shop__refund[1]")).effect is Effect.DENY
+    required = policy({"effect": "allow", "tools": ["pay"], "requires": ["verify[1]"]})
+    assert required.decide(call("pay", done=("verify[1]",))).effect is Effect.ALLOW

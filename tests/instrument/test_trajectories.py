@@ -1,9 +1,12 @@
 import asyncio
 import contextvars
+import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
@@ -179,3 +182,104 @@ def test_call_ids() -> None:
             assert current_call_id() == "call_2"
         assert current_call_id() == "call_1"
     assert current_call_id().startswith("call_")
+
+
+class Nameless:
+    def __str__(self) -> str:
+        raise RuntimeError("secret")
+
+
+def test_ids_may_be_anything_that_has_a_text() -> None:
+    number = uuid.UUID(int=1)
+    whole_of_it = trajectory(7, conversation_id=number, case_id=1)
+    with capture_spans() as spans, whole_of_it, tool_call(number):
+        get(1)
+    call, whole = map(attributes, spans)
+    for span in (call, whole):
+        assert span["gen_ai.conversation.id"] == str(number)
+        assert span["gen_ai.agent.name"] == "7"
+    assert call["gen_ai.tool.call.id"] == str(number)
+    assert call["tool.outcome"] == "ok"
+    assert whole["test.case.name"] == "1"
+
+
+def test_an_id_without_a_text_is_left_out() -> None:
+    with capture_spans() as spans, trajectory(Nameless(), case_id=Nameless()):
+        get(1)
+    call, whole = map(attributes, spans)
+    assert "gen_ai.agent.name" not in call
+    assert "test.case.name" not in whole
+    assert call["tool.outcome"] == "ok"
+
+
+def steps(name: str) -> Iterator[int]:
+    with trajectory(name):
+        yield 1
+        yield 2
+
+
+@pytest.mark.parametrize("order", ["abab", "abba", "aabb"])
+def test_trajectories_that_are_left_in_turns_leave_nothing_behind(
+    order: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that has ended is never current again, nor is its span."""
+    before = context.get_current()
+    with capture_spans() as spans:
+        running = {name: steps(name) for name in "ab"}
+        for generator in running.values():
+            next(generator)
+        for name in order:
+            next(running[name], None)
+        assert current_trajectory() is None
+        assert context.get_current() == before
+    assert len(spans) == 2
+    assert caplog.records == []
+
+
+def test_an_outer_trajectory_that_ended_first_does_not_come_back() -> None:
+    with capture_spans():
+        first, second, third = trajectory("1"), trajectory("2"), trajectory("3")
+        outermost = first.__enter__()
+        second.__enter__()
+        innermost = third.__enter__()
+        second.__exit__(None, None, None)
+        assert current_trajectory() is innermost
+        third.__exit__(None, None, None)
+        assert current_trajectory() is outermost
+        first.__exit__(None, None, None)
+        assert current_trajectory() is None
+        assert not trace.get_current_span().get_span_context().is_valid
+
+
+async def test_what_goes_on_after_a_trajectory_is_not_in_it() -> None:
+    with capture_spans() as spans:
+        go = asyncio.Event()
+
+        async def later() -> None:
+            await go.wait()
+            get(1)
+
+        with trajectory("bot"):
+            task = asyncio.create_task(later())
+            await asyncio.sleep(0)
+        go.set()
+        await task
+    assert "gen_ai.conversation.id" not in attributes(spans[-1])
+
+
+def test_leaving_twice_is_leaving_once(caplog: pytest.LogCaptureFixture) -> None:
+    with capture_spans() as spans, trajectory("outer") as outer:
+        scope = trajectory("inner")
+        with scope:
+            pass
+        scope.__exit__(None, None, None)
+        assert current_trajectory() is outer
+    assert len(spans) == 2
+    assert caplog.records == []
+
+
+def test_a_context_that_was_left_attached_inside_does_not_stay() -> None:
+    with trajectory():
+        context.attach(context.set_value("x", 1))
+    assert current_trajectory() is None
+    assert context.get_value("x") is None

@@ -23,13 +23,19 @@ class Approval:
         status: Only ``approved`` lets the call run; ``rejected`` denies it; with anything else it
             keeps waiting.
         approver: Who answered, by a name that may be recorded.
+        args_hash: The ``ApprovalRequest.args_hash`` that the answer is for. An approval with an id
+            of its own needs it, or nothing says what was approved; ``request.approve()`` does not,
+            since it answers by the request's id.
     """
 
     id: str
     status: ApprovalStatus
     approver: str | None = None
+    args_hash: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise ValueError("id must be a text that is not empty")
         if self.status not in _STATUSES:
             raise ValueError(f"status must be one of {', '.join(_STATUSES)}")
 
@@ -39,7 +45,8 @@ class ApprovalRequest:
     """What an approver is asked.
 
     Args:
-        id: Names the request; an approval takes it over unless it has an id of its own.
+        id: Names the request; an approval takes it over unless it has an id of its own, and then
+            it needs ``args_hash``.
         tool: The tool that wants to run.
         arguments: What it wants to run with. An approval holds for these and no others.
         args_hash: The hash of these arguments.
@@ -73,6 +80,13 @@ class ApprovalRequest:
     def reject(self, approver: str | None = None) -> Approval:
         """No to this request."""
         return Approval(self.id, "rejected", approver)
+
+
+def is_for(approval: Approval, request: ApprovalRequest) -> bool:
+    """Whether an approval is for this request: by the arguments it names, else by its id."""
+    if approval.args_hash is not None:
+        return approval.args_hash == request.args_hash
+    return approval.id == request.id
 
 
 Approver = Callable[[ApprovalRequest], "Approval | Awaitable[Approval | None] | None"]

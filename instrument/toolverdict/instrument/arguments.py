@@ -2,6 +2,9 @@
 
 The snapshot is what is hashed, shown to the policy and shown to the approver. Its containers are
 copies, so that nobody sees another value after the tool, or a second thread, changed one.
+
+A tool is what it was when it was decorated. Who changes its ``__defaults__`` later, or fixes other
+arguments in a partial by ``__setstate__``, changes the tool's code, and nothing here notices.
 """
 
 import inspect
@@ -64,7 +67,7 @@ class Binder:
         if unknown and not takes_any:
             raise TypeError(f"exclude names no parameter of the tool: {', '.join(unknown)}")
         receiver = None
-        if not static and parameters and parameters[0].name in _RECEIVERS:
+        if not static and parameters and _may_be_receiver(parameters[0]):
             receiver = parameters[0].name if is_in_class(function.__qualname__) else None
         return cls(signature, function, receiver, frozenset(exclude), given, given_keywords or {})
 
@@ -114,8 +117,26 @@ class Binder:
         return TypeError(f"{getattr(function, '__qualname__', 'tool')}(): {error}")
 
     def _is_receiver(self, value: object) -> bool:
-        # The parameter of a static method may be called cls, and is then an argument.
-        return self.receiver == "self" or isinstance(value, type)
+        """Whether value is an instance, or a subclass, of the class that the tool is written in.
+
+        A function cannot know that it will be made a static method after it was decorated; its
+        first parameter may be called self or cls, and is then an argument like any other.
+        """
+        function = self.function
+        bases: tuple[type, ...] = type(value).__mro__
+        if self.receiver != "self" and isinstance(value, type):
+            bases = (*type.mro(value), *bases)
+        home = (getattr(function, "__module__", None), function.__qualname__.rpartition(".")[0])
+        return any(
+            (base.__module__, base.__qualname__) == home
+            and not isinstance(vars(base).get(function.__name__), staticmethod)
+            for base in bases
+        )
+
+
+def _may_be_receiver(parameter: inspect.Parameter) -> bool:
+    positional = (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return parameter.name in _RECEIVERS and parameter.kind in positional
 
 
 def freeze(arguments: Arguments) -> Arguments:

@@ -5,8 +5,9 @@ body every doubt stops a call that could do harm; from the body on nothing of ou
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from opentelemetry import trace
 
@@ -35,6 +36,10 @@ class Attempt:
     def __init__(self, spec: ToolSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.items: int | None = None
         """How many items a generator tool has yielded; None for other tools."""
+        self.goes_on = False
+        """Whether the tool goes on after it has returned; ``finish`` ends the attempt then."""
+        self.taken_up = False
+        """Whether what goes on was awaited or iterated at least once."""
         self._spec = spec
         self._args = args
         self._kwargs = kwargs
@@ -47,6 +52,7 @@ class Attempt:
         self._args_hash: str | None = None
         self._executed = False
         self._outcome: Outcome | None = None
+        self._finished = False
 
     def step(self) -> spans.Attached:
         """Make the span current for a piece of work that does not yield."""
@@ -63,17 +69,24 @@ class Attempt:
         request = self._consider()
         if request is not None:
             self._take(approvals.ask(self._settings.approver, request), request)
-        self._executed = True
+        self._admitted()
 
     async def admit_async(self) -> None:
         """The same, waiting for an approver that takes its time."""
         request = self._consider()
         if request is not None:
             self._take(await approvals.ask_async(self._settings.approver, request), request)
+        self._admitted()
+
+    def _admitted(self) -> None:
         self._executed = True
+        # The attempt may last for long, and shall not keep alive what was given to the tool.
+        self._args, self._kwargs = (), {}
 
     def returned(self, result: object) -> None:
         """Take note of what the tool returned."""
+        if self._finished:
+            return
         outcome = self._judged(result)
         self._outcome = outcome
         if outcome.failed:
@@ -97,7 +110,21 @@ class Attempt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Name the outcome and end the span; an exception goes on as it is."""
+        """End the attempt, unless the tool goes on; an exception goes on as it is."""
+        if error is None and self.goes_on:
+            return
+        with suppress(RecursionError):  # where the body just fitted, ours may not
+            self.finish(error)
+
+    def abandon(self) -> None:
+        """End the attempt because nobody will take it any further, if it has not ended."""
+        self.finish(GeneratorExit() if self.taken_up else None)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Name the outcome and end the span; does nothing the second time."""
+        if self._finished:
+            return
+        self._finished = True
         if isinstance(error, GeneratorExit):
             # The consumer has had enough: nothing failed.
             self._outcome = Outcome.CANCELLED
@@ -202,7 +229,8 @@ class Attempt:
         if make_key is None:
             return True
         try:
-            made = make_key(arguments)
+            # A copy: what the approver is shown is not for the callable to change.
+            made = make_key(freeze(arguments) if self._args_hash is not None else arguments)
             if made is None:
                 return True
             secret = settings.hash_key(self._settings)
@@ -244,6 +272,11 @@ class Attempt:
 
     def _take(self, approval: Approval, request: ApprovalRequest) -> None:
         """Go on only with an approval, and only with the arguments that it was given for."""
+        if approval.status == "approved" and not approvals.is_for(approval, request):
+            self._attributes[semconv.APPROVAL_ID] = request.id
+            self._attributes[semconv.APPROVAL_STATUS] = "requested"
+            reason = "the approval is for another request; give it this request's id or args_hash"
+            self._deny(request, ReasonCode.APPROVAL_MISMATCH, reason)
         self._attributes[semconv.APPROVAL_ID] = approval.id
         self._attributes[semconv.APPROVAL_STATUS] = approval.status
         if approval.status == "rejected":
@@ -253,9 +286,12 @@ class Attempt:
         if approval.status != "approved":
             raise ApprovalRequired(request.tool, approval.id, request.rule_ids, request.reason)
         if self._hash_again() != request.args_hash:
-            self._attributes[semconv.POLICY_REASON_CODE] = ReasonCode.ARGS_CHANGED.value
             reason = "the arguments changed while the approval was asked for"
-            raise ToolDenied(request.tool, ReasonCode.ARGS_CHANGED, request.rule_ids, reason)
+            self._deny(request, ReasonCode.ARGS_CHANGED, reason)
+
+    def _deny(self, request: ApprovalRequest, code: ReasonCode, reason: str) -> NoReturn:
+        self._attributes[semconv.POLICY_REASON_CODE] = code.value
+        raise ToolDenied(request.tool, code, request.rule_ids, reason)
 
     def _hash_again(self) -> str | None:
         try:
@@ -298,7 +334,9 @@ class Attempt:
         if self._settings.capture != "full" or not self._span.is_recording():
             return
         try:
-            self._attributes[attribute] = capture.to_json(value, self._settings.max_captured_bytes)
+            self._attributes[attribute] = capture.to_json(
+                value, self._settings.max_captured_bytes, spans.length_limit(self._span)
+            )
         except capture.TooLarge:
             self._attributes[truncated] = True
         except Exception as error:  # noqa: BLE001 - a value may raise anything when it is looked at

@@ -11,17 +11,19 @@ from typing import Final
 from opentelemetry import context
 from opentelemetry.context import Context
 
+from toolverdict.instrument import ids
+
 _KEY: Final = context.create_key("toolverdict-call-id")
 
 
 @contextmanager
-def tool_call(call_id: str) -> Iterator[None]:
+def tool_call(call_id: object) -> Iterator[None]:
     """Say which call of the model's request the tool inside is run for.
 
     Args:
         call_id: The id in the model's request, such as ``call_123``.
     """
-    token = context.attach(context.set_value(_KEY, call_id))
+    token = context.attach(context.set_value(_KEY, ids.as_text("call id", call_id)))
     try:
         yield
     finally:

@@ -13,16 +13,25 @@ not a tuple; ``Decimal("1.10")`` is not ``Decimal("1.1")`` and a moment in two t
 (what is approved is what was shown). ``1`` and ``1.0`` are the same number, as in JSON, and so are
 ``0.0`` and ``-0.0``. Unicode is taken as it is, without normalisation.
 
+What has a form is what the tool will see. A subclass of a JSON type counts as the value that it
+holds as long as that is all there is to it: one that answers another content than it holds, or
+carries attributes beside it, has no form. The attributes of a dataclass or model count whether
+they are fields or not, except what a ``cached_property`` made of the others.
+
 There is no form for NaN, infinities, lone surrogates, cycles, unknown types, more than 64 levels or
 more than 256 KiB: ``Unhashable``. The work is bounded by those limits, not by the value.
 """
 
 import base64
+import collections
 import dataclasses
 import datetime
 import decimal
 import enum
 import fractions
+import functools
+import gc
+import inspect
 import math
 import pathlib
 import sys
@@ -96,14 +105,19 @@ class _Encoder:
         if isinstance(value, enum.Enum):
             member = value.name if value.name is not None else value.value
             return self._tagged("enum", [type(value).__qualname__, member], depth)
-        # Subclasses of the JSON types count as the value that they hold.
+        if not _is_what_it_holds(value):
+            raise Unhashable("unsupported_type", _type_name(value))
         if isinstance(value, str):
             return self._string(str.__str__(value))
         if isinstance(value, int):
             return self._integer(int.__int__(value))
         if isinstance(value, float):
             return self._float(float.__float__(value))
-        if isinstance(value, dict | MappingProxyType):
+        if isinstance(value, MappingProxyType):
+            value = gc.get_referents(value)[0]  # what it stands for; there is no other way to it
+            if not isinstance(value, dict) or not _is_what_it_holds(value):
+                raise Unhashable("unsupported_type", _type_name(value))
+        if isinstance(value, dict):
             return self._inside(value, depth, self._mapping)
         if isinstance(value, list):
             return self._inside(value, depth, self._array)
@@ -114,12 +128,18 @@ class _Encoder:
         for types, tag, text in _SCALARS:
             if isinstance(value, types):
                 return self._tagged(tag, text(value), depth)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if (
+            dataclasses.is_dataclass(value)
+            and not isinstance(value, type)
+            and _looks_up_like(value, object)
+        ):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return self._object("dataclass", value, fields, depth)
-        if _is_loaded("pydantic", "BaseModel", value):
+            return self._object("dataclass", value, {**_attributes(value), **fields}, depth)
+        model = _loaded("pydantic", "BaseModel")
+        if model is not None and isinstance(value, model) and _looks_up_like(value, model):
             extra = getattr(value, "__pydantic_extra__", None) or {}
-            return self._object("model", value, {**value.__dict__, **extra}, depth)
+            private = getattr(value, "__pydantic_private__", None) or {}
+            return self._object("model", value, {**_attributes(value), **extra, **private}, depth)
         if _is_loaded("numpy", "generic", value):
             number = value.item()
             if type(number) in (bool, int, float):
@@ -139,7 +159,7 @@ class _Encoder:
             self._path.discard(id(value))
 
     def _mapping(self, value: Any, depth: int) -> str:
-        items = list(dict.items(value) if isinstance(value, dict) else value.items())
+        items = list(dict.items(value))
         if not all(type(key) is str for key, _ in items):
             items = [(_plain_key(key), item) for key, item in items]
             if not all(type(key) is str for key, _ in items):
@@ -260,10 +280,65 @@ _SCALARS: Final = cast(
 """Types whose value is one text; a datetime is a date, so it comes first."""
 
 
-def _is_loaded(module: str, name: str, value: object) -> bool:
-    """Whether value is of a class of a package that we do not import, if somebody else has."""
+_HOLDERS: Final = (str, int, float, dict, list, tuple, set, frozenset, bytes, bytearray)
+_ANSWERING_TRULY: Final = (*_HOLDERS, collections.OrderedDict, collections.defaultdict)
+
+_NOT_READING: Final = frozenset(
+    (
+        *("__new__", "__init__", "__init_subclass__", "__class_getitem__", "__class__"),
+        *("__dict__", "__doc__", "__repr__", "__setattr__", "__delattr__"),
+        *("__reduce__", "__reduce_ex__", "__getnewargs__", "__getstate__", "__setstate__"),
+        *("__setitem__", "__delitem__", "append", "extend", "insert", "add", "update"),
+        *("setdefault", "pop", "popitem", "remove", "discard", "clear", "copy", "fromkeys"),
+    )
+)
+"""What a subclass may have of its own without answering another content than it holds."""
+
+
+def _is_what_it_holds(value: object) -> bool:
+    """Whether a tool finds in a value what the builtin type that it is, or is made of, holds."""
+    holder = next((kind for kind in _HOLDERS if isinstance(value, kind)), None)
+    if holder is None or _is_loaded("numpy", "generic", value):
+        return True
+    if getattr(value, "__dict__", None):
+        return False
+    reading = {*dir(holder), "__getattr__", "__missing__"} - _NOT_READING
+    for kind in type(value).__mro__:
+        if kind in _ANSWERING_TRULY:
+            break
+        own = set(vars(kind)) - set(getattr(kind, "_fields", ()))  # those of a named tuple
+        if not own.isdisjoint(reading):
+            return False
+    return True
+
+
+def _looks_up_like(value: object, base: type) -> bool:
+    """Whether the attributes of a value are what it carries, and not made up by its class."""
+    return all(
+        getattr(type(value), name, None) is getattr(base, name, None)
+        for name in ("__getattribute__", "__getattr__")
+    )
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """Every attribute that an object carries itself, besides what it has worked out of them."""
+    kind = type(value)
+    return {
+        name: attribute
+        for name, attribute in getattr(value, "__dict__", {}).items()
+        if not isinstance(inspect.getattr_static(kind, name, None), functools.cached_property)
+    }
+
+
+def _loaded(module: str, name: str) -> type | None:
+    """A class of a package that we do not import, if somebody else has."""
     loaded = getattr(sys.modules.get(module), name, None)
-    return isinstance(loaded, type) and isinstance(value, loaded)
+    return loaded if isinstance(loaded, type) else None
+
+
+def _is_loaded(module: str, name: str, value: object) -> bool:
+    loaded = _loaded(module, name)
+    return loaded is not None and isinstance(value, loaded)
 
 
 def _type_name(value: object) -> str:

@@ -28,16 +28,25 @@ class TooLarge(Exception):
     """There is more to capture than the cap allows."""
 
 
-def to_json(value: object, max_bytes: int) -> str:
+def to_json(value: object, max_bytes: int, max_length: int | None = None) -> str:
     """A value as JSON.
 
+    Args:
+        value: What is captured.
+        max_bytes: How many bytes it may take.
+        max_length: How many characters it may take, if that is limited, too; the SDK's limit on
+            attributes counts them, and would cut the JSON in the middle.
+
     Raises:
-        TooLarge: It would take more than ``max_bytes`` bytes.
+        TooLarge: It would take more.
     """
     text: bytes = rfc8785.dumps(_Renderer(max_bytes).render(value, 0))
     if len(text) > max_bytes:
         raise TooLarge
-    return text.decode("utf-8")
+    whole = text.decode("utf-8")
+    if max_length is not None and len(whole) > max_length:
+        raise TooLarge
+    return whole
 
 
 class _Renderer:

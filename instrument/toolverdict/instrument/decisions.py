@@ -37,6 +37,8 @@ class ReasonCode(StrEnum):
     """The tool's idempotency key could not be computed, and the call is one that must have it."""
     APPROVAL_REJECTED = "approval_rejected"
     """The person asked said no."""
+    APPROVAL_MISMATCH = "approval_mismatch"
+    """The approval that came back is for another request and for other arguments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.attempts import Attempt
 from toolverdict.instrument.generators import wrap_async_generator, wrap_generator
+from toolverdict.instrument.ongoing import settled
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.signatures import auto_version, returns_none
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
@@ -124,8 +125,7 @@ def _wrap_function(spec: ToolSpec, function: Callable[..., Any]) -> Callable[...
             with attempt.step():
                 attempt.admit()
                 result = function(*args, **kwargs)
-            attempt.returned(result)
-            return result
+            return settled(result, attempt)
 
     return wrapper
 
@@ -137,8 +137,7 @@ def _wrap_coroutine(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..
             with attempt.step():
                 await attempt.admit_async()
                 result = await function(*args, **kwargs)
-            attempt.returned(result)
-            return result
+            return settled(result, attempt)
 
     return wrapper
 

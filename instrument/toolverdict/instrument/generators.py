@@ -89,11 +89,8 @@ class _Steps(Generator[Any, Any, Any]):
         value: BaseException | object = None,
         traceback: TracebackType | None = None,
     ) -> Any:
-        error = kind
-        if isinstance(value, BaseException):  # the old way, in three arguments
-            error = value
         with self._attempt.step():
-            item = self._body.throw(error)
+            item = self._body.throw(thrown(kind, value, traceback))
         return self._counted(item)
 
     def close(self) -> None:
@@ -104,3 +101,20 @@ class _Steps(Generator[Any, Any, Any]):
         self._items += 1
         self._attempt.items = self._items
         return item
+
+
+def thrown(kind: Any, value: object = None, traceback: TracebackType | None = None) -> Any:
+    """The exception that ``throw`` was given, in one argument or, the old way, in three."""
+    if value is None and traceback is None:
+        return kind
+    if isinstance(kind, BaseException):
+        if value is not None:
+            raise TypeError("instance exception may not have a separate value")
+        error = kind
+    elif isinstance(value, BaseException):
+        error = value
+    elif value is None:
+        error = kind()
+    else:
+        error = kind(*value) if isinstance(value, tuple) else kind(value)
+    return error if traceback is None else error.with_traceback(traceback)

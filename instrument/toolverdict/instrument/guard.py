@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 LOG_INTERVAL_S: Final = 20.0
@@ -19,7 +19,8 @@ _log = logging.getLogger("toolverdict.instrument")
 
 class _State:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # Reentrant: the interpreter may end an abandoned span at any moment, also in here.
+        self.lock = threading.RLock()
         self.counts: Counter[str] = Counter()
         self.logged_at: dict[str, float] = {}
         self.strict = 0
@@ -44,7 +45,9 @@ def note(cause: str, message: str, *arguments: object) -> None:
         if last is not None and now - last < LOG_INTERVAL_S:
             return
         _state.logged_at[cause] = now
-    _log.warning(message, *arguments)
+    # A handler or filter of the application may raise; that must not reach the tool either.
+    with suppress(Exception):
+        _log.warning(message, *arguments)
 
 
 def counts() -> dict[str, int]:

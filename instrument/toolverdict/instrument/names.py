@@ -11,15 +11,18 @@ are asked of it, and each must err to its own side:
   the full name counts: ``get_order`` permits the tool called just that, ``shop.get_order`` or
   ``*get_order`` permit what they say.
 
-Letters match case-sensitively in both: ``Delete`` and ``delete`` are two tools.
+A name also matches the pattern that is spelled just like it: ``refund[1]`` means the tool of that
+name, besides what it says as a glob. Letters match case-sensitively: ``Delete`` and ``delete`` are
+two tools. Names come from models and servers, so the work grows no faster than their length.
 """
 
 import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-_SEPARATOR = re.compile(r"[./:]")
+_SEPARATORS = "./:"
 _ONLY_WILDCARDS = re.compile(r"[*?]*")
+_LONGEST_REMEMBERED = 256
 
 
 def bare_name(name: str) -> str:
@@ -31,43 +34,53 @@ def bare_name(name: str) -> str:
     return _split(name)[1]
 
 
-@lru_cache(maxsize=4096)
 def same_tool(pattern: str, name: str) -> bool:
     """Whether ``name`` might be the tool that ``pattern`` means, whatever servers are named.
 
     A pattern that says nothing about the tool itself (``mcp__fs__*``) matches by its server alone;
     without its server it would mean every tool there is.
     """
-    if fnmatchcase(name, pattern):
+    # Names are other people's, and may be as long as they like: only usual ones are remembered.
+    matches = _same_tool if len(name) <= _LONGEST_REMEMBERED else _same_tool.__wrapped__
+    return matches(pattern, name)
+
+
+@lru_cache(maxsize=4096)
+def _same_tool(pattern: str, name: str) -> bool:
+    if exactly_tool(pattern, name):
         return True
     pattern_server, pattern_tool = _split(pattern)
     server, bare = _split(name)
     if _ONLY_WILDCARDS.fullmatch(pattern_tool):
         return server is not None and fnmatchcase(server, pattern_server or "*")
     # A server's own name may hold "__", so the tool may begin after any of them.
-    parts = bare.split("__")
-    endings = ("__".join(parts[start:]) for start in range(len(parts)))
-    return any(fnmatchcase(ending, pattern_tool) for ending in endings)
+    return (
+        exactly_tool(pattern_tool, bare)
+        or bare.endswith("__" + pattern_tool)
+        or fnmatchcase(bare, "*__" + pattern_tool)
+    )
 
 
 def exactly_tool(pattern: str, name: str) -> bool:
     """Whether ``name``, in full, is what ``pattern`` says."""
-    return fnmatchcase(name, pattern)
+    return pattern == name or fnmatchcase(name, pattern)
 
 
 def _split(name: str) -> tuple[str | None, str]:
     """Server and bare name; the server is the last one named, None when there is none."""
     server: str | None = None
+    start = 0
     while True:
-        if name.startswith("mcp__"):
-            head, separator, tail = name[5:].partition("__")
-            if not separator:
-                return server, name
+        if name.startswith("mcp__", start):
+            head, end = start + 5, name.find("__", start + 5)
+            tail = end + 2
         else:
-            *heads, tail = _SEPARATOR.split(name)
-            if not heads:
-                return server, name
-            head = heads[-1]
-        if not tail:
-            return server, name
-        server, name = head, tail
+            end = _last_separator(name, start, len(name))
+            head, tail = _last_separator(name, start, end) + 1 or start, end + 1
+        if end < 0 or tail == len(name):
+            return server, name[start:]
+        server, start = name[head:end], tail
+
+
+def _last_separator(name: str, start: int, end: int) -> int:
+    return max(name.rfind(separator, start, end) for separator in _SEPARATORS)

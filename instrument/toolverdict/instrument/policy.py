@@ -164,11 +164,15 @@ class Policy(BaseModel):
         if not isinstance(document.data, dict):
             raise PolicyError(source, "", "expected a mapping with version, id and rules")
         try:
-            return cls.model_validate(document.data)
+            policy = cls.model_validate(document.data)
+            _ = policy.digest  # now, and not at the first call
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             problem = first["msg"].removeprefix("Value error, ")
             raise PolicyError(source, document.place(first["loc"]), problem) from None
+        except rfc8785.CanonicalizationError as error:
+            raise PolicyError(source, "", f"has no digest: {type(error).__name__}") from error
+        return policy
 
     @cached_property
     def digest(self) -> str:

@@ -48,7 +48,7 @@ TOOL_LABELS: Final = "tool.labels"
 TOOL_OUTCOME: Final = "tool.outcome"
 TOOL_EXECUTED: Final = "tool.executed"
 TOOL_ITEMS: Final = "tool.items"
-"""How many items a generator tool yielded."""
+"""How many items a generator tool or stream gave; 0 with ``unknown``: nobody ever read of it."""
 
 TOOL_ARGUMENTS_TRUNCATED: Final = "tool.arguments.truncated"
 """True when the arguments were too large to be captured and are left out."""

@@ -3,6 +3,7 @@
 Exceptions are put on a span by their class alone, since a message may hold anything.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextvars import Token
 
@@ -46,7 +47,7 @@ def start(name: str, attributes: Attributes) -> Span:
         return tracer.start_span(
             _clean(name),
             kind=SpanKind.INTERNAL,
-            attributes={key: _clean_value(value) for key, value in attributes.items()},
+            attributes=_cleaned(attributes),
         )
     except Exception as error:  # noqa: BLE001 - a tracer that fails must not stop the tool
         guard.fault("span start", error)
@@ -54,9 +55,9 @@ def start(name: str, attributes: Attributes) -> Span:
 
 
 def put(span: Span, attributes: Attributes) -> None:
-    """Set attributes on a span."""
+    """Set attributes on a span; one that cannot be set is left out, and no other with it."""
     try:
-        span.set_attributes({key: _clean_value(value) for key, value in attributes.items()})
+        span.set_attributes(_cleaned(attributes))
     except Exception as error:  # noqa: BLE001 - an attribute that fails must not stop the tool
         guard.fault("span attributes", error)
 
@@ -88,6 +89,30 @@ def end(span: Span) -> None:
         span.end()
     except Exception as error:  # noqa: BLE001 - a processor that fails must not stop the tool
         guard.fault("span end", error)
+
+
+def length_limit(span: Span) -> int | None:
+    """How many characters of an attribute the SDK keeps; it cuts the rest off, in silence."""
+    limits = getattr(span, "_limits", None)
+    if limits is not None:
+        found = getattr(limits, "max_span_attribute_length", None)
+        return found if isinstance(found, int) else None
+    # Somebody else's span: it is to heed the variables that the specification names.
+    for name in ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"):
+        text = os.environ.get(name, "").strip()
+        if text:
+            return int(text) if text.isdecimal() else None
+    return None
+
+
+def _cleaned(attributes: Attributes) -> dict[str, str | bool | int | float | Sequence[str]]:
+    clean = {}
+    for key, value in attributes.items():
+        try:
+            clean[key] = _clean_value(value)
+        except Exception as error:  # noqa: BLE001 - a value may be anything, whatever its type says
+            guard.fault("span attribute", error)
+    return clean
 
 
 def _clean_value(

@@ -36,7 +36,7 @@ class CapturedSpans(Sequence[ReadableSpan], SpanExporter):
     """The spans that ended so far, in that order."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a span may end while the interpreter cleans up in here
         self._spans: list[ReadableSpan] = []
 
     @overload

@@ -1,4 +1,11 @@
-"""One task of an agent: the span around its tool calls, and what has succeeded in it so far."""
+"""One task of an agent: the span around its tool calls, and what has succeeded in it so far.
+
+Trajectories need not be left in the order they were entered in: generators that are read in turns,
+or tasks, leave them as they please. So each is left by itself. Leaving one makes the innermost
+that is still open current, and one that has ended is never current again. What no ``with`` block
+can do is to step aside at a ``yield``: while a generator waits inside of one, its trajectory is
+current for its consumer, too. Open it around the generator, not in it.
+"""
 
 import functools
 import inspect
@@ -8,9 +15,11 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, cast
 
 from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from toolverdict.instrument import capture, guard, semconv, settings, spans
+from toolverdict.instrument.ids import as_text
 from toolverdict.instrument.outcomes import outcome_of_exception
 
 _KEY: Final = context.create_key("toolverdict-trajectory")
@@ -29,7 +38,40 @@ class Trajectory:
         """The conversation that it belongs to."""
         self.trace_id: str | None = None
         """The trace that its spans are in, in hexadecimal; None when no span is made."""
+        self.ended = False
+        """Whether it has been left."""
         self._succeeded = succeeded
+        self._inside: Context | None = None
+        self._outside: Context | None = None
+
+    def enter(self, inside: Context) -> None:
+        """Make it, and the rest of a context, current."""
+        self._outside, self._inside = context.get_current(), context.set_value(_KEY, self, inside)
+        context.attach(self._inside)
+
+    def leave(self) -> None:
+        """End it, and make what was current before current again, if it still is itself."""
+        self.ended = True
+        current = context.get_current()
+        if context.get_value(_KEY, current) is not self:
+            # Left in another task, or while one entered later is open: that one stays.
+            return
+        context.attach(self._open_around())
+
+    @property
+    def outer(self) -> "Trajectory | None":
+        """The trajectory that it was entered in."""
+        return _in(self._outside) if self._outside is not None else None
+
+    def _open_around(self) -> Context:
+        """What was current before it, past those that have ended since."""
+        found = self
+        while found._outside is not None:
+            outer = found.outer
+            if outer is None or not outer.ended or outer._inside is not found._outside:
+                return found._outside
+            found = outer
+        return context.get_current()
 
     @property
     def succeeded(self) -> frozenset[str]:
@@ -43,7 +85,14 @@ class Trajectory:
 
 def current_trajectory() -> Trajectory | None:
     """The innermost open trajectory."""
-    found = context.get_value(_KEY)
+    found = _in(context.get_current())
+    while found is not None and found.ended:
+        found = found.outer
+    return found
+
+
+def _in(within: Context) -> Trajectory | None:
+    found = context.get_value(_KEY, within)
     return found if isinstance(found, Trajectory) else None
 
 
@@ -62,7 +111,7 @@ class TrajectoryScope:
         self._case_id = case_id
         self._user_input = user_input
         self._span: Span | None = None
-        self._attached: spans.Attached | None = None
+        self._opened: Trajectory | None = None
 
     def __enter__(self) -> Trajectory:
         """Start the span and make the trajectory current."""
@@ -72,9 +121,8 @@ class TrajectoryScope:
         self._span = self._start_span(opened)
         found = self._span.get_span_context()
         opened.trace_id = trace.format_trace_id(found.trace_id) if found.is_valid else None
-        within = trace.set_span_in_context(self._span)
-        self._attached = spans.Attached(context.set_value(_KEY, opened, within))
-        self._attached.__enter__()
+        opened.enter(trace.set_span_in_context(self._span))
+        self._opened = opened
         return opened
 
     def __exit__(
@@ -84,9 +132,11 @@ class TrajectoryScope:
         traceback: TracebackType | None,
     ) -> None:
         """End the span; an exception is noted by its class and goes on."""
-        if self._attached is None or self._span is None:
+        if self._opened is None or self._span is None:
             raise RuntimeError("a trajectory is left that was never entered")
-        self._attached.__exit__(kind)
+        if self._opened.ended:
+            return
+        self._opened.leave()
         span = self._span
         if error is not None:
             spans.note_exception(span, error, outcome_of_exception(error))
@@ -152,17 +202,18 @@ class TrajectoryScope:
         span = spans.start(name, attributes)
         in_force = settings.current()
         if self._user_input is not None and in_force.capture == "full" and span.is_recording():
-            messages = _messages(self._user_input, in_force.max_captured_bytes)
+            limit = spans.length_limit(span)
+            messages = _messages(self._user_input, in_force.max_captured_bytes, limit)
             if messages is not None:
                 spans.put(span, {semconv.GEN_AI_INPUT_MESSAGES: messages})
         return span
 
 
 def trajectory(
-    agent: str | None = None,
+    agent: object = None,
     *,
-    conversation_id: str | None = None,
-    case_id: str | None = None,
+    conversation_id: object = None,
+    case_id: object = None,
     user_input: object = None,
 ) -> TrajectoryScope:
     """Open a trajectory: the tool calls inside belong to one task of one agent.
@@ -170,20 +221,27 @@ def trajectory(
     A trajectory inside another one is a part of it, sharing its conversation and what has
     succeeded in it, unless it names a conversation of its own.
 
+    Ids may be kept as what they are (UUIDs, numbers): their text is recorded.
+
     Args:
         agent: The name of the agent.
         conversation_id: The conversation that the task belongs to; a new one by default.
         case_id: The test case that is played, if one is.
         user_input: What the user asked; recorded only with ``capture="full"``.
     """
-    return TrajectoryScope(agent, conversation_id, case_id, user_input)
+    return TrajectoryScope(
+        as_text("agent", agent),
+        as_text("conversation id", conversation_id),
+        as_text("case id", case_id),
+        user_input,
+    )
 
 
-def _messages(user_input: object, max_bytes: int) -> str | None:
+def _messages(user_input: object, max_bytes: int, max_length: int | None) -> str | None:
     if isinstance(user_input, str):
         user_input = [{"role": "user", "parts": [{"type": "text", "content": user_input}]}]
     try:
-        return capture.to_json(user_input, max_bytes)
+        return capture.to_json(user_input, max_bytes, max_length)
     except capture.TooLarge:
         return None
     except Exception as error:  # noqa: BLE001 - it may raise anything when it is looked at

@@ -1,15 +1,25 @@
 """YAML that people write by hand: strict, and able to say on which line a thing stands.
 
-Used for policy and case files. Only what JSON can hold is read: a date stays the text it is, as it
-would in JSON. A key that occurs twice is refused, since YAML would keep the last in silence, which
-in a policy is a lost rule.
+Used for policy and case files. Only what JSON can hold is read: text, numbers, true, false, null,
+lists, and objects with text for keys; a date stays the text it is, as it would in JSON. A key that
+occurs twice is refused, since YAML would keep the last in silence, which in a policy is a lost
+rule. A file is not trusted to be small in memory because it is small on disk: depth is bounded, and
+so is what aliases (``*name``) repeat. The size of the text is bounded by whoever reads it.
 """
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import yaml
+
+MAX_DEPTH: Final = 64
+MAX_ALIASED: Final = 100_000
+"""How many values the aliases of one document may stand for."""
+
+_TAG: Final = "tag:yaml.org,2002:"
+_NOT_RESOLVED: Final = {_TAG + name for name in ("timestamp", "value")}
 
 
 class YamlProblem(ValueError):
@@ -25,13 +35,31 @@ class YamlProblem(ValueError):
         self.problem = problem
         self.line = line
 
+    def __str__(self) -> str:
+        """One line: where, and what is wrong."""
+        return f"line {self.line}: {self.problem}" if self.line else self.problem
+
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without dates."""
+    """SafeLoader without dates, and with an end to its depth; counts the nodes that it makes."""
+
+    def __init__(self, content: str | bytes) -> None:
+        self.nodes = 0
+        self._depth = 0
+        super().__init__(content)
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.nodes += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_RESOLVED]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -68,49 +96,118 @@ def read_yaml(content: str | bytes) -> YamlDocument:
     """Reads one document.
 
     Raises:
-        YamlProblem: The text is not YAML, repeats a key, or holds several documents.
+        YamlProblem: The text is not YAML, holds what JSON cannot, repeats a key, or holds several
+            documents.
     """
     try:
-        return _read(content)
-    except YamlProblem:
-        raise
+        loader = _Loader(content)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return YamlDocument(None, None)
+            return YamlDocument(_Builder(loader).build(root, 0), root)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise YamlProblem(f"is not YAML: {error.problem}", line) from error
-    except RecursionError as error:
-        raise YamlProblem("is not YAML: nested too deep") from error
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError is "!!int x"
-        raise YamlProblem(f"is not YAML: {type(error).__name__}") from error
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise YamlProblem(f"is not YAML: {said}", line) from error
+    except yaml.reader.ReaderError as error:
+        raise YamlProblem(f"is not YAML: {error.reason}", _line_of(content, error)) from error
 
 
-def _read(content: str | bytes) -> YamlDocument:
-    loader = _Loader(content)
+class _Builder:
+    """Makes data of nodes; what an alias stands for is made anew wherever it stands."""
+
+    def __init__(self, loader: _Loader) -> None:
+        self._loader = loader
+        self._left = loader.nodes + MAX_ALIASED
+        self._path: set[int] = set()
+
+    def build(self, node: yaml.Node, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            problem = f"aliases stand for more than {MAX_ALIASED} values"
+            raise YamlProblem(problem, _line(node))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if id(node) in self._path:
+            raise YamlProblem("an alias stands for something that holds it", _line(node))
+        if depth >= MAX_DEPTH:
+            raise _too_deep(node.start_mark)
+        self._path.add(id(node))
+        data = (
+            self._object(node, depth + 1)
+            if isinstance(node, yaml.MappingNode)
+            else self._list(node, depth + 1)
+        )
+        self._path.discard(id(node))
+        return data
+
+    def _object(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+        _expect(node, "map")
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key in data:
+                raise YamlProblem(f"the key {key!r} occurs twice", _line(key_node))
+            data[key] = self.build(value_node, depth)
+        return data
+
+    def _list(self, node: yaml.Node, depth: int) -> list[Any]:
+        _expect(node, "seq")
+        return [self.build(item, depth) for item in node.value]
+
+    def _key(self, node: yaml.Node) -> str:
+        if node.tag == _TAG + "merge":
+            raise YamlProblem("merging with << is not read; write the keys out", _line(node))
+        if not isinstance(node, yaml.ScalarNode) or node.tag != _TAG + "str":
+            shown = f" {node.value!r}" if isinstance(node, yaml.ScalarNode) else ""
+            raise YamlProblem(f"the key{shown} is no text; put it in quotes", _line(node))
+        return _text(node)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        kind = _expect(node, "str", "int", "float", "bool", "null")
+        if kind == "str":
+            return _text(node)
+        try:
+            # The loader's own conversions of yes, 0x1F, 1_000 and the like.
+            data = self._loader.construct_object(node)
+        except (ValueError, KeyError, IndexError):
+            problem = f"is not YAML: {node.value[:40]!r} is no {kind}"
+            raise YamlProblem(problem, _line(node)) from None
+        if isinstance(data, float) and not math.isfinite(data):
+            raise YamlProblem(f"{node.value!r} is no number that JSON can hold", _line(node))
+        return data
+
+
+def _expect(node: yaml.Node, *kinds: str) -> str:
+    kind = node.tag.removeprefix(_TAG)
+    if kind not in kinds:
+        raise YamlProblem(f"is not YAML that JSON can hold: tag {node.tag!r}", _line(node))
+    return kind
+
+
+def _text(node: yaml.ScalarNode) -> str:
+    text: str = node.value
+    if text.isascii():
+        return text
     try:
-        root = loader.get_single_node()
-        if root is None:
-            return YamlDocument(None, None)
-        _refuse_duplicate_keys(root)
-        return YamlDocument(loader.construct_document(root), root)
-    finally:
-        loader.dispose()
+        # Two escapes may be one character, as in JSON; one alone is none.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise YamlProblem("half a character: a lone surrogate", _line(node)) from None
 
 
-def _refuse_duplicate_keys(root: yaml.Node) -> None:
-    waiting = [root]
-    done: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in done:
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            seen: set[Hashable] = set()
-            for key, value in node.value:
-                if isinstance(key.value, str):
-                    if key.value in seen:
-                        problem = f"the key {key.value!r} occurs twice"
-                        raise YamlProblem(problem, key.start_mark.line + 1)
-                    seen.add(key.value)
-                waiting.append(value)
+def _too_deep(mark: yaml.Mark) -> YamlProblem:
+    return YamlProblem(f"is not YAML: nested more than {MAX_DEPTH} deep", mark.line + 1)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _line_of(content: str | bytes, error: yaml.reader.ReaderError) -> int | None:
+    newline = "\n" if isinstance(content, str) else b"\n"
+    before = content[: error.position]
+    return before.count(newline) + 1  # type: ignore[arg-type]
