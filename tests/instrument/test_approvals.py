@@ -64,7 +64,7 @@ NOT_A_YES: dict[str, Approver | None] = {
 
 @pytest.mark.parametrize("approver", NOT_A_YES.values(), ids=NOT_A_YES.keys())
 def test_what_is_not_a_yes_is_none(approver: Approver) -> None:
-    """SAFETY trap 4: a truthy answer is not an approval."""
+    """A truthy answer is not an approval."""
     with (
         capture_spans(policy=ASK, approver=approver) as spans,
         pytest.raises(ApprovalRequired) as caught,

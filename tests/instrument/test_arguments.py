@@ -29,7 +29,7 @@ def test_however_it_is_called_the_arguments_are_the_same(
 
 
 def test_extra_arguments_are_seen() -> None:
-    """SAFETY trap 3: nothing gets past by coming in another way."""
+    """Nothing gets past by coming in another way."""
     bound = binder(many).bind((1, 2, 9), {"x": 8})
     assert bound["rest"] == (9,)
     assert bound["others"] == {"x": 8}

@@ -187,6 +187,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"labels": "payment"}, TypeError, "labels takes a list of strings"),
     ({"labels": [1]}, TypeError, "labels takes a list of strings"),
     ({"labels": [""]}, ValueError, "labels holds an empty string"),
+    ({"labels": ["paymnet"]}, ValueError, "unknown label 'paymnet'; did you mean 'payment'"),
     ({"exclude": "token"}, TypeError, "exclude takes a list of strings"),
     ({"exclude": ["token"]}, TypeError, "exclude names no parameter of the tool: token"),
     ({"idempotency_key": "order"}, TypeError, "idempotency_key names no parameter"),

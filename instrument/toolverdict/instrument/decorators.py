@@ -3,6 +3,7 @@
 Everything that can be known is worked out here, when the tool is decorated.
 """
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection
@@ -10,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.attempts import Attempt
+from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.generators import wrap_async_generator, wrap_generator
 from toolverdict.instrument.ongoing import settled
 from toolverdict.instrument.outcomes import OutcomeHook
@@ -89,7 +91,7 @@ def tool(
         binder = _binder(target, _texts("exclude", exclude), static=static)
         spec = ToolSpec(
             name=_checked_name(name if name is not None else binder.function.__name__),
-            labels=tuple(sorted(_texts("labels", labels))),
+            labels=tuple(sorted(_labels(labels))),
             schema_version=schema_version or auto_version(binder.parameters),
             binder=binder,
             idempotency_key=_key_maker(idempotency_key, binder),
@@ -170,6 +172,16 @@ def _checked_name(name: str) -> str:
     if not name or any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in name):
         raise ValueError(f"a tool's name is not empty and has no control characters: {name!r}")
     return name
+
+
+def _labels(labels: Collection[str]) -> frozenset[str]:
+    """The labels; one that is nearly a dangerous label would switch its protection off."""
+    texts = _texts("labels", labels)
+    for label in texts - DANGEROUS_LABELS:
+        near = difflib.get_close_matches(label, DANGEROUS_LABELS, n=1, cutoff=0.8)
+        if near:
+            raise ValueError(f"unknown label {label!r}; did you mean {near[0]!r}?")
+    return texts
 
 
 def _texts(setting: str, values: Collection[str]) -> frozenset[str]:
