@@ -5,12 +5,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import typer.main
 
 from toolverdict.collector.cli import app
+from toolverdict.collector.lake import Lake
 from toolverdict.collector.testing import make_request, make_span, post, running_collector
 
 COMMAND = [sys.executable, "-m", "toolverdict.collector", "--grpc-port", "0", "--http-port", "0"]
@@ -99,6 +101,7 @@ def test_a_lake_of_a_newer_version(tmp_path: Path) -> None:
     "arguments",
     [
         [],
+        ["--data", ""],
         ["--data", "x", "--flush-interval", "0"],
         ["--data", "x", "--flush-interval", "nan"],
         ["--data", "x", "--http-port", "-1"],
@@ -114,3 +117,64 @@ def test_the_testing_helper_says_why_a_collector_did_not_start(tmp_path: Path) -
     (tmp_path / "lake").write_text("")
     with pytest.raises(RuntimeError, match="cannot write"), running_collector(tmp_path / "lake"):
         pass
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_ready_line_that_nobody_can_read_goes_to_the_log(
+    tmp_path: Path, options: list[str]
+) -> None:
+    """A full disk behind stdout is no reason not to collect, and no traceback."""
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            [*COMMAND, "--data", str(tmp_path / "lake"), *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    with process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        process.terminate()
+        rest = process.stderr.read()
+        assert process.wait(60) == 0
+    assert "cannot print to stdout" in line
+    assert "127.0.0.1:" in line
+    assert "Traceback" not in rest
+
+
+def test_stdout_may_be_closed(tmp_path: Path) -> None:
+    command = [*COMMAND, "--data", str(tmp_path / "lake")]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    process = subprocess.Popen(closed, stderr=subprocess.PIPE, text=True)
+    with process:
+        for _ in range(500):
+            if (tmp_path / "lake" / "lake.json").exists():
+                break
+            time.sleep(0.02)
+        time.sleep(0.3)
+        process.terminate()
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        assert process.wait(60) == 0
+    assert "Traceback" not in errors
+
+
+def test_signals_again_and_again_do_not_undo_a_good_end(tmp_path: Path) -> None:
+    with running_collector(tmp_path / "lake") as collector:
+        while collector.process.poll() is None:
+            collector.process.terminate()
+            time.sleep(0.001)
+        assert collector.process.returncode == 0
+
+
+def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / "lake:\udcff"
+    with subprocess.Popen([*COMMAND, "--data", str(folder)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        address = line.split("OTLP/HTTP ")[1].split(",")[0]
+        body = make_request(make_span(1)).SerializeToString()
+        assert post(f"{address}/v1/traces", body).status == 200
+        process.terminate()
+        assert process.wait(60) == 0
+    assert Lake.open(folder).read_spans(0).num_rows == 1

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +32,11 @@ from toolverdict.collector.schema import (
     links_of,
     resource_attributes_of,
 )
+from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span, otlp_json_of
+
+SETTINGS = CollectorSettings(data_dir=Path("unused"))
 
 
 def _text(key: str, value: str) -> KeyValue:
@@ -188,7 +192,7 @@ def test_a_span_without_optional_fields_has_defaults() -> None:
 def test_invalid_spans_are_counted_and_left_out(fields: dict[str, Any], field: str) -> None:
     """B80, B110: the reason names the field, valid siblings are stored, both by one predicate."""
     body = make_request(make_span(1), make_span(2, **fields)).SerializeToString()
-    prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, body)
+    prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, body, SETTINGS)
     assert (prepared.accepted, prepared.rejected.total()) == (1, 1)
     assert next(iter(prepared.rejected)).startswith(f"{field} must be")
     assert len(_rows(Signal.TRACES, body)) == 1
@@ -198,7 +202,7 @@ def test_an_invalid_id_of_a_log_record_is_left_out_with_a_warning() -> None:
     """OTLP asks receivers to treat such a record as one of no trace."""
     record = LogRecord(trace_id=b"short", span_id=bytes(8), body=AnyValue(string_value="x"))
     body = _log_request(record, LogRecord(time_unix_nano=2**63)).SerializeToString()
-    prepared = prepare(Signal.LOGS, MediaType.PROTOBUF, body)
+    prepared = prepare(Signal.LOGS, MediaType.PROTOBUF, body, SETTINGS)
     assert (prepared.accepted, prepared.rejected.total()) == (1, 1)
     assert list(prepared.warnings) != []
     (row,) = _rows(Signal.LOGS, body)
@@ -215,7 +219,7 @@ def test_an_invalid_id_of_a_log_record_is_left_out_with_a_warning() -> None:
 )
 def test_reasons_of_log_records_name_the_field(fields: dict[str, Any], reason: str) -> None:
     body = _log_request(LogRecord(**fields)).SerializeToString()
-    prepared = prepare(Signal.LOGS, MediaType.PROTOBUF, body)
+    prepared = prepare(Signal.LOGS, MediaType.PROTOBUF, body, SETTINGS)
     assert next(iter(prepared.rejected + prepared.warnings)).startswith(reason)
     assert len(_rows(Signal.LOGS, body)) == prepared.accepted
 
@@ -223,7 +227,7 @@ def test_reasons_of_log_records_name_the_field(fields: dict[str, Any], reason: s
 def test_logs_sent_to_traces_are_not_stored_as_spans() -> None:
     """B65: the shapes of both messages are alike, the ids are not."""
     body = _log_request(LogRecord(time_unix_nano=1, severity_text="INFO")).SerializeToString()
-    prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, body)
+    prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, body, SETTINGS)
     assert (prepared.accepted, prepared.rejected.total()) == (0, 1)
 
 
@@ -233,7 +237,10 @@ def test_all_encodings_are_the_same_rows(as_strings: bool) -> None:
     request = ExportTraceServiceRequest()
     _fill(request)
     prepared = prepare(
-        Signal.TRACES, MediaType.JSON, otlp_json_of(request, integers_as_strings=as_strings)
+        Signal.TRACES,
+        MediaType.JSON,
+        otlp_json_of(request, integers_as_strings=as_strings),
+        SETTINGS,
     )
     expected = decode(Signal.TRACES, request.SerializeToString(), 7)
     assert decode(Signal.TRACES, prepared.body, 7) == expected
@@ -265,7 +272,7 @@ def test_mutated_requests_decode_or_are_a_decode_error(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with suppress(DecodeError):
-        prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, bytes(body))
+        prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, bytes(body), SETTINGS)
         rows = decode(Signal.TRACES, bytes(body), 1)
         assert len(rows) == prepared.accepted
         table = table_of(Signal.TRACES, rows)

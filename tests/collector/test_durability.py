@@ -198,8 +198,9 @@ def test_damaged_files_do_not_stop_the_start(tmp_path: Path) -> None:
         (data_dir / "wal" / name).write_bytes(content)
     with running_collector(data_dir) as collector:
         assert post(f"{collector.http}/v1/traces", _one_span()).status == 200
-        assert collector.terminate() == 0
+        assert collector.terminate() == 1
         log = collector.log_file.read_text()
+    assert log.splitlines()[-1].startswith("error: 4 segments were damaged")
     # 5 requests less the torn one, 5 less the flipped one, and the new span.
     assert len(_stored(data_dir)) == 2 * 4 * SPANS_A_REQUEST + 1
     aside = sorted(path.name for path in (data_dir / "wal" / "quarantine").iterdir())

@@ -48,7 +48,7 @@ def _quarantined(lake: Lake) -> list[str]:
 
 def test_a_segment_becomes_one_part_for_each_bucket(lake: Lake) -> None:
     path = _segment(lake, _body(1, 2), _body(3))
-    assert flush_segment(lake, path)[Signal.TRACES] == 3
+    assert flush_segment(lake, path).counts[Signal.TRACES] == 3
     assert not path.exists()
     assert [lake.read_spans(bucket).num_rows for bucket in (0, 1)] == [2, 1]
 
@@ -66,6 +66,20 @@ def test_flushing_twice_gives_the_same_bytes(lake: Lake) -> None:
     assert after == before
 
 
+def test_a_large_segment_becomes_several_parts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row limit bounds memory, also within one frame; again the same bytes the second time."""
+    monkeypatch.setattr(flush, "MAX_PART_ROWS", 3)
+    path = _segment(lake, _body(1, 3), _body(*range(5, 21, 2)), _body(2))
+    content = path.read_bytes()
+    assert flush_segment(lake, path).counts[Signal.TRACES] == 11
+    before = {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")}
+    assert sorted(part.stem[-2:] for part in before) == ["-0", "-1", "-2", "-3", "-3"]
+    path.write_bytes(content)
+    flush_segment(lake, path)
+    assert {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")} == before
+    assert _stored(lake) == 11
+
+
 def test_the_segment_stays_until_all_parts_are_there(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,12 +89,12 @@ def test_the_segment_stays_until_all_parts_are_there(
     written: list[int] = []
 
     def fail_on_second(
-        lake: Lake, segment: SegmentId, signal: Signal, bucket: int, table: object
+        lake: Lake, segment: SegmentId, signal: Signal, bucket: int, table: object, number: int
     ) -> None:
         if written:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(bucket)
-        real_write_part(lake, segment, signal, bucket, table)  # type: ignore[arg-type]
+        real_write_part(lake, segment, signal, bucket, table, number)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(flush, "write_part", fail_on_second)
@@ -198,6 +212,7 @@ def test_a_fault_of_ours_sets_the_segment_aside_and_goes_on(
         flusher.submit(path, 1)
     assert flusher.close() == []
     assert (_stored(lake), _quarantined(lake)) == (1, [bad.name])
+    assert flusher.set_aside == 1
 
 
 def test_a_segment_that_cannot_even_be_moved_stays(
@@ -221,3 +236,4 @@ def test_a_segment_that_cannot_even_be_moved_stays(
 def test_a_segment_that_someone_took_away_is_forgotten(lake: Lake, flusher: Flusher) -> None:
     flusher.submit(lake.path / "wal" / "gone.log", 1)
     assert flusher.close() == []
+    assert flusher.taken_away == 1

@@ -1,7 +1,7 @@
 """The lake: what readers may rely on."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from toolverdict.collector.decode import decode, table_of
 from toolverdict.collector.errors import LakeError
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.parts import remove_unfinished, write_part
-from toolverdict.collector.schema import LOGS, SCHEMA_VERSION, SPANS, attributes_of
+from toolverdict.collector.schema import LOGS, SCHEMA_VERSION, SPANS, attributes_of, events_of
 from toolverdict.collector.segment import SegmentId
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
@@ -64,9 +64,11 @@ def test_a_new_lake_says_what_it_is(tmp_path: Path) -> None:
     [
         (None, "not a lake"),
         ("{", "cannot be read"),
+        ("[" * 200_000, "cannot be read"),
         ("[]", "does not describe a lake"),
         ('{"format": "other"}', "does not describe a lake"),
         ('{"format": "toolverdict-lake", "version": 2, "buckets": 1}', "upgrade toolverdict"),
+        ('{"format": "toolverdict-lake", "version": true, "buckets": 1}', "upgrade toolverdict"),
         ('{"format": "toolverdict-lake", "version": 1, "buckets": 3}', "number of buckets"),
         ('{"format": "toolverdict-lake", "version": 1}', "number of buckets"),
     ],
@@ -279,6 +281,80 @@ def test_logs_are_sorted_and_those_of_no_trace_come_last(lake: Lake) -> None:
     write_part(lake, _segment(), Signal.LOGS, 0, _logs(*records))
     table = lake.read_logs(0, ["time_unix_nano"])
     assert table["time_unix_nano"].to_pylist() == [7, 7, 8, 9, 5]
+
+
+@pytest.mark.parametrize("name", ["lake:v1", "s3:bucket", "sp ace%20#?q", "bad\udcff\udcfe"])
+def test_a_folder_may_have_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Also a relative one that looks like a URI, and one that is not UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    lake = Lake.create(Path(name))
+    _store(lake, [make_span(1)])
+    assert Lake.open(Path(name)).read_spans(0).num_rows == 1
+
+
+def _rewrite(part: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(part, partitioning=None)), part)
+
+
+def _with(name: str, values: list[Any]) -> Callable[[pa.Table], pa.Table]:
+    return lambda table: table.set_column(table.column_names.index(name), name, [pa.array(values)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.drop_columns(["trace_id"]),
+        lambda table: table.drop_columns(["start_time_unix_nano"]),
+        _with("trace_id", [None]),
+        _with("start_time_unix_nano", ["noon"]),
+        _with("start_time_unix_nano", [[1]]),
+        _with("kind", [2**40]),
+        _with("attributes", [None]),
+        _with("attributes", [b"\xff"]),
+        _with("name", [{"a": 1}]),
+    ],
+)
+def test_a_part_someone_changed_is_an_error_that_names_it(
+    lake: Lake, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    part = _store(lake, [make_span(1)])
+    _rewrite(part, change)
+    with pytest.raises(LakeError, match=part.name) as caught:
+        lake.read_spans(0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "1", "", '{"a":{"$bytes":1}}', '{"$pairs":[1]}', None])
+def test_damaged_attributes_are_an_error_that_names_the_span(text: str | None) -> None:
+    row = {"trace_id": "0a", "span_id": "0b", "attributes": text}
+    with pytest.raises(LakeError, match=r"attributes .*0a.*0b"):
+        attributes_of(row)
+    with pytest.raises(LakeError, match=r"events .*0a.*0b"):
+        events_of({**row, "events": "{}"})
+
+
+def test_a_flipped_bit_in_a_page_never_changes_a_value(lake: Lake) -> None:
+    """Pages have checksums; the footer, which is read first, has none."""
+    part = _store(lake, [make_span(number) for number in range(20)])
+    expected = lake.read_spans(0)
+    sound = part.read_bytes()
+    pages = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+    refused = 0
+    for position in range(0, len(sound), 31):
+        damaged = bytearray(sound)
+        damaged[position] ^= 0x10
+        part.write_bytes(damaged)
+        try:
+            table = lake.read_spans(0)
+        except LakeError as error:
+            assert part.name in str(error)  # noqa: PT017
+            refused += 1
+        else:
+            assert position >= pages or table.equals(expected)
+    assert refused > 20
 
 
 def test_a_whole_folder_opens_in_pyarrow(lake: Lake) -> None:

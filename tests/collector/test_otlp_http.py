@@ -6,9 +6,11 @@ import gzip
 import json
 import logging
 import os
+import random
 import socket
+import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -130,6 +132,21 @@ async def test_permanent_errors_say_why_and_store_nothing(
         assert len(message) > 10
         if status == 413:
             assert "1000 bytes" in message
+        assert collector.wal_bytes() == 0
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("limit", ["max_request_records", "max_request_messages"])
+async def test_too_many_objects_are_400(serve: Serve, as_json: bool, limit: str) -> None:
+    request = make_request(*(make_span(number, name="") for number in range(9)))
+    async with serve(**{limit: 8}) as collector:
+        url = f"{collector.http}/v1/traces"
+        if as_json:
+            answer = await _post(url, otlp_json_of(request), JSON)
+        else:
+            answer = await _post(url, request.SerializeToString())
+        assert answer.status == 400
+        assert b"more than 8 " in answer.body
         assert collector.wal_bytes() == 0
 
 
@@ -267,7 +284,71 @@ async def test_a_body_that_does_not_come_is_given_up(serve: Serve) -> None:
     """A slow client must not hold memory that others need."""
     async with serve(body_timeout_s=0.1) as collector:
         answer = await asyncio.to_thread(_raw, collector.http, b"5\r\nab")
-        assert answer.startswith(b"HTTP/1.1 503")
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"Retry-After" in answer
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/traces HTTP/1.1\r\nHo"])
+async def test_a_connection_without_a_request_is_closed(serve: Serve, sent: bytes) -> None:
+    """One that has sent a request stays open for the next."""
+    async with serve(head_timeout_s=0.2) as collector:
+
+        def wait_for_the_end() -> bytes:
+            with _connect(collector.http) as connection:
+                connection.sendall(sent)
+                return _received(connection)
+
+        def come_back() -> bool:
+            with _connect(collector.http) as connection:
+                for _ in range(2):
+                    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    if not connection.recv(4096).startswith(b"HTTP/1.1 200"):
+                        return False
+                    time.sleep(0.4)
+            return True
+
+        assert await asyncio.to_thread(wait_for_the_end) == b""
+        assert await asyncio.to_thread(come_back)
+
+
+async def test_connections_are_limited(serve: Serve) -> None:
+    async with serve(max_http_connections=3) as collector:
+
+        def crowd() -> bytes:
+            with ExitStack() as opened:
+                for _ in range(3):
+                    opened.enter_context(_connect(collector.http))
+                time.sleep(0.1)
+                return _received(opened.enter_context(_connect(collector.http)))
+
+        assert await asyncio.to_thread(crowd) == b""
+        await asyncio.sleep(0.1)
+        assert (await _post(f"{collector.http}/v1/traces", VALID)).status == 200
+
+
+async def test_a_repeated_coding_header_is_one_list(serve: Serve) -> None:
+    head = (
+        f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: {JSON}\r\n"
+        "Content-Encoding: identity\r\nContent-Encoding: gzip\r\nConnection: close\r\n"
+    )
+    body = _gzip(b"{}")
+
+    def send(url: str) -> bytes:
+        with _connect(url) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            return _received(connection)
+
+    async with serve() as collector:
+        assert (await asyncio.to_thread(send, collector.http)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_large_compressed_body_is_inflated(serve: Serve, stored: Callable[[], int]) -> None:
+    request = make_request(make_span(1, name=random.Random(1).randbytes(100_000).hex()))
+    async with serve() as collector:
+        body = _gzip(request.SerializeToString())
+        answer = await _post(f"{collector.http}/v1/traces", body, "application/x-protobuf", "gzip")
+        assert answer.status == 200
+    assert stored() == 1
 
 
 async def test_broken_chunks_are_400(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,8 +14,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from toolverdict.collector.decode import parse
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.otlp_json import protobuf_of_json
+from toolverdict.collector.signals import Signal
 from toolverdict.collector.validate import span_fault
 
 TRACE_ID = "7107c8eba8a1cfadeb13a99aaaed4de3"
@@ -195,6 +198,31 @@ def _nested(depth: int) -> bytes:
     )
 
 
+@pytest.mark.parametrize("depth", range(44, 52))
+def test_json_may_nest_as_deep_as_protobuf(depth: int) -> None:
+    """Both ways in take 47 arrays in one another, and refuse 48."""
+    value = b"\x08\x01"
+    for _ in range(depth):
+        value = _field(5, _field(1, value))
+    body = _field(1, _field(2, _field(2, _field(9, _field(2, value)))))
+
+    def accepts(read: Callable[[], object]) -> bool:
+        try:
+            read()
+        except DecodeError:
+            return False
+        return True
+
+    by_protobuf = accepts(lambda: parse(Signal.TRACES, body))
+    by_json = accepts(lambda: protobuf_of_json(_nested(depth), ExportTraceServiceRequest))
+    assert by_protobuf is by_json is (depth <= 47)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    low, high = len(content) & 0x7F | 0x80, len(content) >> 7
+    return bytes([number << 3 | 2, low, high]) + content
+
+
 @pytest.mark.parametrize("depth", [100, 300, 100_000])
 def test_nesting_is_limited(depth: int) -> None:
     with pytest.raises(DecodeError):
@@ -261,3 +289,18 @@ def test_any_json_is_read_or_is_a_decode_error(tree: object) -> None:
 def test_any_bytes_are_read_or_are_a_decode_error(body: bytes) -> None:
     with suppress(DecodeError):
         protobuf_of_json(body, ExportTraceServiceRequest)
+
+
+@pytest.mark.parametrize("text", ["9007199254740992.0", "9007199254740993.0", "-1e16", "1e18"])
+def test_a_float_that_may_have_been_rounded_is_no_integer(text: str) -> None:
+    body = _nested(0).replace(b'"stringValue":"x"', f'"intValue":{text}'.encode())
+    with pytest.raises(DecodeError, match="int_value must be an integer"):
+        protobuf_of_json(body, ExportTraceServiceRequest)
+
+
+@pytest.mark.parametrize(
+    "text", ["1_0", " 5", "5 ", "nan", "inf", "infinity", "0x1p3", "+1", "", "1."]
+)
+def test_the_text_of_a_double_is_a_number_of_json(text: str) -> None:
+    with pytest.raises(DecodeError, match="double_value must be a number"):
+        _value({"doubleValue": text})

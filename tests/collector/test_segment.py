@@ -1,6 +1,7 @@
 """The log's file format, sound and damaged."""
 
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -85,14 +86,15 @@ def test_a_flipped_byte_in_the_middle_is_damage_and_the_rest_stays(
     assert {frame.body for frame in content.frames} < set(BODIES)
 
 
-def test_a_bad_last_frame_of_a_sealed_segment_is_damage(tmp_path: Path) -> None:
-    """Without the seal it would look like an unfinished write."""
+def test_a_bad_last_frame_is_damage(tmp_path: Path) -> None:
+    """Only a frame that ends too early can be a write that nobody was told had succeeded."""
     frames = _frames(*BODIES)
     broken = bytearray(frames[-1])
     broken[-1] ^= 1
     data = pack_header(CREATED) + b"".join(frames[:-1]) + broken
     seal = b"".join(pack_frame(SEGMENT, SEAL, CREATED, b""))
-    assert read_segment(_write(tmp_path, data)).damage is None
+    assert read_segment(_write(tmp_path, data)).damage is not None
+    assert read_segment(_write(tmp_path, data[:-1])).damage is None
     assert read_segment(_write(tmp_path, data + seal)).damage is not None
 
 
@@ -122,6 +124,47 @@ def test_empty_and_garbage_files_are_damage(tmp_path: Path, data: bytes) -> None
     content = read_segment(_write(tmp_path, data))
     assert content.frames == []
     assert content.damage is not None
+
+
+def test_a_flipped_byte_in_the_last_frame_is_damage(tmp_path: Path) -> None:
+    """Every byte of it was acknowledged, the length included."""
+    frames = _frames(b"first", b"last one")
+    data = pack_header(CREATED) + b"".join(frames)
+    for position in range(len(data) - len(frames[-1]), len(data)):
+        broken = bytearray(data)
+        broken[position] ^= 0x40
+        content = read_segment(_write(tmp_path, bytes(broken)))
+        assert [frame.body for frame in content.frames] == [b"first"]
+        assert content.damage is not None
+
+
+def test_a_renamed_or_copied_segment_is_damage(tmp_path: Path) -> None:
+    """Its frames are those of another segment; they are not thrown away."""
+    path = _write(tmp_path, pack_header(CREATED) + b"".join(_frames(b"first")))
+    copy = path.rename(tmp_path / f"{CREATED:016x}-ffffffff.log")
+    content = read_segment(copy)
+    assert (content.frames, content.torn_bytes) == ([], 0)
+    assert content.damage is not None
+
+
+@pytest.mark.parametrize("filler", [b"\x01", b"\x00\x10\x00\x00\x00\x00\x00\x00\x01\x18"])
+def test_the_search_past_damage_takes_one_pass(tmp_path: Path, filler: bytes) -> None:
+    """Whatever a client sent, no body is read before its head is known to be sound."""
+    data = bytearray(pack_header(CREATED) + b"".join(_frames(filler * 100_000, b"last")))
+    data[HEADER_BYTES] ^= 1
+    path = _write(tmp_path, bytes(data))
+    started = time.process_time()
+    content = read_segment(path)
+    assert time.process_time() - started < 5
+    assert [frame.body for frame in content.frames] == [b"last"]
+
+
+def test_a_folder_or_a_dangling_link_is_damage(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    assert read_segment(tmp_path / NAME).damage == "it is not a file"
+    link = tmp_path / f"{CREATED:016x}-00000000.log"
+    link.symlink_to("/nonexistent")
+    assert read_segment(link).damage == "it is not a file"
 
 
 def test_a_file_of_another_name_is_no_segment(tmp_path: Path) -> None:

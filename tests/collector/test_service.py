@@ -3,6 +3,9 @@
 import asyncio
 import errno
 import os
+import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -91,8 +94,42 @@ async def test_without_fdatasync_fsync_serves(
     assert stored() == 1
 
 
-async def test_a_log_that_cannot_be_read_at_the_start(serve: Serve, tmp_path: Path) -> None:
+async def test_what_is_no_file_in_the_log_is_set_aside(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "wal" / "18ecd890a676a21d-4070ba29.log").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="Is a directory"):
+    (tmp_path / "wal" / "18ecd890a676a21d-4070ba30.log").symlink_to("/nonexistent")
+    with pytest.raises(StorageError, match=r"2 segments were damaged and are in .*quarantine"):
         async with serve():
             pass
+    assert len(list((tmp_path / "wal" / "quarantine").iterdir())) == 2
+
+
+async def test_a_segment_taken_away_while_serving_is_told_at_the_end(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageError, match="1 segments were taken out of"):  # noqa: PT012
+        async with serve() as collector:
+            await asyncio.to_thread(post, f"{collector.http}/v1/traces", VALID)
+            (segment,) = (tmp_path / "wal").glob("*.log")
+            segment.rename(tmp_path / segment.name)
+
+
+async def test_a_deleted_data_folder_acknowledges_nothing(serve: Serve, tmp_path: Path) -> None:
+    """Not even when another folder of the same name takes its place."""
+    with pytest.raises(StorageError, match="taken out of"):  # noqa: PT012
+        async with serve() as collector:
+            url = f"{collector.http}/v1/traces"
+            assert (await asyncio.to_thread(post, url, VALID)).status == 200
+            shutil.rmtree(tmp_path)
+            assert (await asyncio.to_thread(post, url, VALID)).status == 503
+            (tmp_path / "wal").mkdir(parents=True)
+            assert (await asyncio.to_thread(post, url, VALID)).status == 503
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                await asyncio.to_thread(urllib.request.urlopen, f"{collector.http}/readyz")
+
+
+async def test_a_deleted_lock_lets_no_second_collector_in(serve: Serve, tmp_path: Path) -> None:
+    async with serve():
+        (tmp_path / "wal" / "LOCK").unlink()
+        with pytest.raises(ConfigError, match="another collector"):
+            async with serve():
+                pass

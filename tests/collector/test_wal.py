@@ -24,12 +24,18 @@ class Log:
     def __init__(self, folder: Path, **settings: float) -> None:
         self.folder = folder
         self.sealed: list[Path] = []
+        self.is_replaced = False
         values = {"flush_interval_s": 3600.0, **settings}
         self.wal = WriteAheadLog(
             folder,
             CollectorSettings.model_validate({"data_dir": folder, **values}),
             lambda path, size: self.sealed.append(path),
+            self._check_folder,
         )
+
+    def _check_folder(self) -> None:
+        if self.is_replaced:
+            raise StorageError("replaced")
 
     def append(self, body: bytes) -> None:
         self.wal.append(Signal.TRACES, body).result(WAIT_S)
@@ -261,3 +267,29 @@ def test_a_client_that_went_away_does_not_stop_the_log(open_log: Callable[..., L
     log.wal.append(Signal.TRACES, b"gone").cancel()
     log.append(b"next")
     assert log.bodies()[-1] == b"next"
+
+
+@pytest.mark.parametrize("take", [Path.unlink, lambda path: path.rename(path.with_suffix(".old"))])
+def test_a_file_that_lost_its_name_acknowledges_nothing(
+    open_log: Callable[..., Log], take: Callable[[Path], object]
+) -> None:
+    """The kernel takes every byte and forgets them with the last descriptor."""
+    log = open_log()
+    log.append(b"before")
+    (path,) = log.folder.glob("*.log")
+    take(path)
+    with pytest.raises(StorageError, match="No such file"):
+        log.append(b"refused")
+    assert log.wal.is_failing
+    assert log.sealed == [path]
+    log.append(b"after")
+    assert log.bodies() == [b"after"]
+
+
+def test_a_replaced_folder_gets_no_new_segment(open_log: Callable[..., Log]) -> None:
+    log = open_log()
+    log.is_replaced = True
+    with pytest.raises(StorageError, match="its folder was replaced"):
+        log.append(b"refused")
+    assert log.wal.is_failing
+    assert log.bodies() == []

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import signal as unix_signal
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,25 @@ import typer
 
 from toolverdict.collector.settings import MIB, CollectorSettings
 
+_LOG = logging.getLogger(__name__)
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise typer.BadParameter("must not be empty; give a folder, . for this one")
+    return Path(text)
+
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
 def collect(
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="Folder of the lake; made when missing.")
+        Path,
+        typer.Option(
+            "--data", metavar="DIR", help="Folder of the lake; made when missing.", parser=_folder
+        ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     grpc_port: Annotated[
@@ -43,9 +56,10 @@ def collect(
     # gRPC writes its own lines about a port in use; ours is the one that helps.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Only now, as they bring gRPC, Arrow and a web server: --help stays quick.
-    from toolverdict.collector import service
+    from toolverdict.collector import library_logs, service
     from toolverdict.collector.errors import CollectorError
 
+    library_logs.quieten()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = CollectorSettings(
         data_dir=data,
@@ -58,14 +72,30 @@ def collect(
     )
 
     def announce(addresses: service.Addresses) -> None:
+        line = f"OTLP/gRPC {addresses.grpc}, OTLP/HTTP {addresses.http}, data in {data}"
         if as_json:
-            event = {"event": "listening", **addresses._asdict(), "data": str(data)}
-            typer.echo(json.dumps(event))
-        else:
-            typer.echo(f"OTLP/gRPC {addresses.grpc}, OTLP/HTTP {addresses.http}, data in {data}")
+            line = json.dumps({"event": "listening", **addresses._asdict(), "data": str(data)})
+        _announce(line)
 
     try:
         asyncio.run(service.run(settings, announce))
     except CollectorError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
+    finally:
+        # A second SIGTERM while Python shuts down must not undo a good end.
+        for number in service.STOP_SIGNALS:
+            unix_signal.signal(number, unix_signal.SIG_IGN)
+
+
+def _announce(line: str) -> None:
+    """Print the ready line; where nobody can read it, it goes to the log, and we collect on."""
+    try:
+        # A folder's name need not be UTF-8.
+        typer.echo(line.encode(errors="backslashreplace").decode())
+    except OSError as error:
+        _LOG.warning("cannot print to stdout (%s): %s", error.strerror, line)
+        # What is left in the buffer would fail once more at the exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)

@@ -35,27 +35,26 @@ def media_type_of(content_type: str | None) -> MediaType:
 def inflate(body: bytes, content_encoding: str | None, max_bytes: int) -> bytes:
     """The body with its Content-Encoding undone.
 
-    Several codings are undone last to first (RFC 9110, 8.4). At most ``max_bytes`` are ever
-    inflated, so a small bomb stays small.
+    One coding is undone, whatever "identity" stands beside it: no exporter sends more, and a stack
+    of them multiplies the work. At most ``max_bytes`` are ever inflated, so a small bomb stays
+    small.
 
     Raises:
-        UnsupportedMediaError: for a coding other than gzip, x-gzip, deflate and identity.
+        UnsupportedMediaError: for a coding other than gzip, x-gzip, deflate and identity, or several.
         DecodeError: when the body is truncated, or not in its coding.
         TooLargeError: when more than ``max_bytes`` come out.
     """
-    codings = [coding.strip().lower() for coding in (content_encoding or "").split(",")]
-    for coding in reversed(codings):
-        match coding:
-            case "" | "identity":
-                continue
-            case "gzip" | "x-gzip":
-                body = _inflate_members(body, 16 + zlib.MAX_WBITS, max_bytes, "gzip")
-            case "deflate":
-                body = _inflate_deflate(body, max_bytes)
-            case _:
-                raise UnsupportedMediaError(
-                    "Content-Encoding must be gzip, deflate or identity"
-                ) from None
+    names = (name.strip().lower() for name in (content_encoding or "").split(","))
+    codings = [name for name in names if name not in ("", "identity")]
+    match codings:
+        case []:
+            pass
+        case ["gzip" | "x-gzip"]:
+            body = _inflate_members(body, 16 + zlib.MAX_WBITS, max_bytes, "gzip")
+        case ["deflate"]:
+            body = _inflate_deflate(body, max_bytes)
+        case _:
+            raise UnsupportedMediaError("Content-Encoding must be one of gzip, deflate, identity")
     if len(body) > max_bytes:
         raise TooLargeError(too_large_message(max_bytes))
     return body

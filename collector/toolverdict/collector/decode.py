@@ -57,7 +57,12 @@ def parse(signal: Signal, body: bytes) -> Request:
 
 
 def decode(signal: Signal, body: bytes, received_unix_nano: int) -> list[Row]:
-    """The rows of one export request, in the order they were sent.
+    """All rows of one export request: see :func:`iter_rows`."""
+    return list(iter_rows(signal, body, received_unix_nano))
+
+
+def iter_rows(signal: Signal, body: bytes, received_unix_nano: int) -> Iterable[Row]:
+    """The rows of one export request, in the order they were sent, made one at a time.
 
     Args:
         signal: what the body holds.
@@ -69,8 +74,8 @@ def decode(signal: Signal, body: bytes, received_unix_nano: int) -> list[Row]:
     """
     request = parse(signal, body)
     if isinstance(request, ExportTraceServiceRequest):
-        return list(_span_rows(request, received_unix_nano))
-    return list(_log_rows(request, received_unix_nano))
+        return _span_rows(request, received_unix_nano)
+    return _log_rows(request, received_unix_nano)
 
 
 def table_of(signal: Signal, rows: Sequence[Row]) -> pa.Table:

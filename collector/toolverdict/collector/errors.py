@@ -11,6 +11,7 @@
     │  └─ UnsupportedMediaError  unknown media type or content coding           415  INVALID_ARGUMENT
     └─ TransientError         send the same bytes again later                   503  UNAVAILABLE
        ├─ StorageError        the log could not be written
+       ├─ SlowBodyError       the body did not come in time                     408  UNAVAILABLE
        └─ OverloadedError     too much is waiting already
 
 ``RESOURCE_EXHAUSTED`` is sent without ``RetryInfo``, which by the OTLP specification tells clients
@@ -66,6 +67,10 @@ class StorageError(TransientError):
     """The write-ahead log could not be written or synced."""
 
 
+class SlowBodyError(TransientError):
+    """The body did not arrive in time."""
+
+
 class OverloadedError(TransientError):
     """More bytes are waiting than the limits allow."""
 
@@ -94,6 +99,10 @@ def status_of(error: Exception) -> ErrorStatus:
         case UnsupportedMediaError():
             return ErrorStatus(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, grpc.StatusCode.INVALID_ARGUMENT, None
+            )
+        case SlowBodyError():
+            return ErrorStatus(
+                HTTPStatus.REQUEST_TIMEOUT, grpc.StatusCode.UNAVAILABLE, RETRY_AFTER_S
             )
         case PermanentError():
             return ErrorStatus(HTTPStatus.BAD_REQUEST, grpc.StatusCode.INVALID_ARGUMENT, None)

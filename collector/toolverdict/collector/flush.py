@@ -6,14 +6,16 @@ nothing and adds nothing to the log.
 """
 
 import logging
+import os
 import queue
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from toolverdict.collector.decode import Row, decode, table_of
+from toolverdict.collector.decode import Row, iter_rows, table_of
 from toolverdict.collector.durable import sync_folder
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.lake import Lake
@@ -23,35 +25,48 @@ from toolverdict.collector.signals import WIRE, Signal
 
 _LOG = logging.getLogger(__name__)
 
+MAX_PART_ROWS: Final = 100_000
+"""Rows of a segment that are in memory at once, about 200 MiB; more of them make another part.
+
+Part of the format of the log: a segment that an earlier run had half written must be cut alike.
+"""
+
 RETRY_S: Final = 5.0
 """Seconds until a segment is tried again that the disk did not take."""
 
 
-def flush_segment(lake: Lake, path: Path) -> Counter[Signal]:
+class Flushed(NamedTuple):
+    """What became of one segment."""
+
+    counts: Counter[Signal]
+    """Spans and log records it held."""
+    damage: str | None
+    """Why it was set aside, None when all of it is Parquet."""
+
+
+def flush_segment(lake: Lake, path: Path) -> Flushed:
     """Turn one segment into parts, then delete it, or set it aside when it is damaged.
 
     A damaged segment gives every frame that can still be read and is moved to ``wal/quarantine``,
     where a person can look at it; it is never deleted.
-
-    Returns:
-        How many spans and log records it held.
 
     Raises:
         OSError: when the disk does not take the parts; the segment stays and can be tried again.
     """
     content = read_segment(path)
     damage = content.damage
-    rows: dict[Signal, list[Row]] = {signal: [] for signal in Signal}
-    for frame in content.frames:
-        try:
-            rows[frame.signal].extend(decode(frame.signal, frame.body, frame.received_unix_nano))
-        except DecodeError:
-            damage = damage or "a frame cannot be decoded"
     segment = segment_id_of(path)
+    counts: Counter[Signal] = Counter()
     if segment is not None:
-        for signal in Signal:
-            _write_parts(lake, segment, signal, rows[signal])
-    counts = Counter({signal: len(rows[signal]) for signal in Signal})
+        writer = _PartWriter(lake, segment)
+        for frame in content.frames:
+            try:
+                rows = iter_rows(frame.signal, frame.body, frame.received_unix_nano)
+            except DecodeError:
+                damage = damage or "a frame cannot be decoded"
+            else:
+                writer.add(frame.signal, rows)
+        counts = writer.close()
     if damage is None:
         path.unlink()
         sync_folder(path.parent)
@@ -63,7 +78,7 @@ def flush_segment(lake: Lake, path: Path) -> Counter[Signal]:
             path.name,
             content.torn_bytes,
         )
-    return counts
+    return Flushed(counts, damage)
 
 
 def quarantine(path: Path, damage: str, counts: Counter[Signal]) -> None:
@@ -77,13 +92,45 @@ def quarantine(path: Path, damage: str, counts: Counter[Signal]) -> None:
     _LOG.error("%s: %s; kept %s and moved the file to %s", path.name, damage, kept, folder)
 
 
-def _write_parts(lake: Lake, segment: SegmentId, signal: Signal, rows: list[Row]) -> None:
-    def bucket_of(row: Row) -> int:
-        return lake.bucket_of(row[0])  # trace_id is the first column of both schemas
+class _PartWriter:
+    """Rows of one segment to parts, so many at a time that they fit in memory.
 
-    # sorted() is stable: within a bucket the rows stay in the order of arrival.
-    for bucket, members in groupby(sorted(rows, key=bucket_of), key=bucket_of):
-        write_part(lake, segment, signal, bucket, table_of(signal, list(members)))
+    Where a part ends depends on the frames alone, so doing it again gives the same parts.
+    """
+
+    def __init__(self, lake: Lake, segment: SegmentId) -> None:
+        self._lake = lake
+        self._segment = segment
+        self._rows: dict[Signal, list[Row]] = {signal: [] for signal in Signal}
+        self._next_part: Counter[Signal] = Counter()
+        self._counts: Counter[Signal] = Counter()
+
+    def add(self, signal: Signal, rows: Iterable[Row]) -> None:
+        waiting = self._rows[signal]
+        for row in rows:
+            waiting.append(row)
+            if len(waiting) == MAX_PART_ROWS:
+                self._write(signal)
+
+    def close(self) -> Counter[Signal]:
+        """Write what is left; returns how many rows there were."""
+        for signal in Signal:
+            self._write(signal)
+        return self._counts
+
+    def _write(self, signal: Signal) -> None:
+        # sorted() is stable: within a bucket the rows stay in the order of arrival.
+        rows = sorted(self._rows[signal], key=self._bucket_of)
+        for bucket, members in groupby(rows, key=self._bucket_of):
+            table = table_of(signal, list(members))
+            number = self._next_part[signal]
+            write_part(self._lake, self._segment, signal, bucket, table, number)
+        self._counts[signal] += len(rows)
+        self._next_part[signal] += 1
+        self._rows[signal].clear()
+
+    def _bucket_of(self, row: Row) -> int:
+        return self._lake.bucket_of(row[0])  # trace_id is the first column of both schemas
 
 
 class Flusher:
@@ -99,6 +146,10 @@ class Flusher:
         self._failed: list[Path] = []
         self.stored: Counter[Signal] = Counter()
         """Spans and log records written to Parquet by this process."""
+        self.set_aside = 0
+        """Segments moved to the quarantine by this process."""
+        self.taken_away = 0
+        """Segments that someone else removed before they were Parquet."""
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self._thread.start()
 
@@ -134,16 +185,21 @@ class Flusher:
     def _flush(self, path: Path) -> bool:
         """Whether a segment is done with: stored or set aside."""
         try:
-            self.stored.update(flush_segment(self._lake, path))
+            flushed = flush_segment(self._lake, path)
+            self.stored.update(flushed.counts)
+            self.set_aside += flushed.damage is not None
         except (OSError, MemoryError):
-            if not path.exists():
-                _LOG.exception("%s was taken away from the log by someone else", path.name)
+            if not os.path.lexists(path):
+                self.taken_away += 1
+                _LOG.error("%s was taken away from the log by someone else", path.name)
                 return True
             _LOG.exception("%s could not be written as Parquet and stays in the log", path.name)
             return False
         except Exception:  # noqa: BLE001 - one bad segment must not stop those after it
             _LOG.exception("%s cannot be turned into Parquet", path.name)
-            return _try_quarantine(path)
+            moved = _try_quarantine(path)
+            self.set_aside += moved
+            return moved
         return True
 
 

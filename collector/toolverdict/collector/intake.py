@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from toolverdict.collector.bounds import check_json, check_protobuf
 from toolverdict.collector.content import MediaType, too_large_message
 from toolverdict.collector.decode import parse
 from toolverdict.collector.errors import OverloadedError, TooLargeError
@@ -21,8 +22,11 @@ from toolverdict.collector.wal import WriteAheadLog
 
 _LOG = logging.getLogger(__name__)
 
-_INLINE_BYTES: Final = 64 * 1024
-"""Larger bodies are parsed in a thread, so that health checks are answered meanwhile."""
+INLINE_BYTES: Final = 64 * 1024
+"""Larger bodies are worked on in a thread, so that health checks are answered meanwhile."""
+
+_LARGE_AT_ONCE: Final = 2
+"""Larger bodies that are parsed at a time: as messages they are many times their size."""
 
 
 class Prepared(NamedTuple):
@@ -37,14 +41,18 @@ class Prepared(NamedTuple):
     """Records that are stored without something, by reason."""
 
 
-def prepare(signal: Signal, media_type: MediaType, body: bytes) -> Prepared:
+def prepare(
+    signal: Signal, media_type: MediaType, body: bytes, settings: CollectorSettings
+) -> Prepared:
     """Read and judge a request; pure.
 
     Raises:
-        DecodeError: when the body is not an export request of this signal.
+        DecodeError: when the body is not an export request of this signal, or holds too much.
     """
     if media_type is MediaType.JSON:
+        check_json(body, settings.max_request_messages)
         body = protobuf_of_json(body, WIRE[signal].request)
+    check_protobuf(signal, body, settings.max_request_records, settings.max_request_messages)
     accepted = 0
     rejected: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
@@ -81,6 +89,7 @@ class Intake:
         self._flusher = flusher
         self._settings = settings
         self._inflight_bytes = 0
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.accepted: Counter[Signal] = Counter()
         """Spans and log records acknowledged."""
         self.rejected: Counter[Signal] = Counter()
@@ -125,10 +134,13 @@ class Intake:
         """
         if len(body) > self._settings.max_body_bytes:
             raise TooLargeError(too_large_message(self._settings.max_body_bytes))
-        if len(body) <= _INLINE_BYTES:
-            prepared = prepare(signal, media_type, body)
+        if len(body) <= INLINE_BYTES:
+            prepared = prepare(signal, media_type, body, self._settings)
         else:
-            prepared = await asyncio.to_thread(prepare, signal, media_type, body)
+            async with self._large:
+                prepared = await asyncio.to_thread(
+                    prepare, signal, media_type, body, self._settings
+                )
         if prepared.accepted:
             if self._flusher.backlog_bytes > self._settings.max_wal_bytes:
                 raise OverloadedError("too much of the log waits for Parquet; send it later")

@@ -69,12 +69,12 @@ class Lake:
             raise LakeError(
                 f"{path} is not a lake (no {_LAKE_FILE}); give the --data folder of a collector"
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise LakeError(f"{file} cannot be read; restore it from a copy") from error
         if not isinstance(content, dict) or content.get("format") != LAKE_FORMAT:
             raise LakeError(f"{file} does not describe a lake; give the --data folder of one")
         version, buckets = content.get("version"), content.get("buckets")
-        if version != LAKE_VERSION:
+        if version != LAKE_VERSION or isinstance(version, bool):
             raise LakeError(
                 f"{path} is a lake of version {version!s:.20}, this toolverdict reads version "
                 f"{LAKE_VERSION}; upgrade toolverdict"
@@ -201,7 +201,11 @@ def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
     ``hour=00`` can change a type.
     """
     try:
-        with pq.ParquetFile(part) as file:
+        # Opened here: Arrow would take a name such as "lake:v1" for a URI.
+        with (
+            part.open("rb") as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
             found = file.schema_arrow
             version = int((found.metadata or {}).get(VERSION_KEY, b"0"))
             if version > SCHEMA_VERSION:
@@ -211,18 +215,27 @@ def _read_part(part: Path, schema: pa.Schema) -> pa.Table:
                 )
             present = [name for name in schema.names if name in found.names]
             table = file.read(columns=present, use_threads=True)
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
+            missing = [field.name for field in schema if not field.nullable]
+            missing = [name for name in missing if name not in found.names]
+            if missing:
+                raise ValueError(f"no column {missing[0]}")
+        arrays = [
+            table.column(field.name).cast(field.type)
+            if field.name in present
+            else pa.nulls(table.num_rows, field.type)
+            for field in schema
+        ]
+        whole = pa.Table.from_arrays(arrays, schema=schema)
+        whole.validate(full=True)
+        for field in schema:
+            if not field.nullable and whole.column(field.name).null_count:
+                raise ValueError(f"null in column {field.name}")
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise LakeError(
             f"{part} cannot be read ({type(error).__name__}); start the collector on this folder "
             "to write it anew from its log, or move the file away"
         ) from error
-    arrays = [
-        table.column(field.name).cast(field.type)
-        if field.name in present
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return whole
 
 
 def _span_order(keys: pa.Table) -> "pa.Array[Any]":

@@ -22,6 +22,13 @@ _MIN_PING_INTERVAL_MS: Final = 5_000
 """Clients may ping an idle connection this often; gRPC's own default is five minutes."""
 
 
+_MAX_STREAMS: Final = 64
+"""Requests at a time on one connection; a client keeps the others until one has been answered.
+
+gRPC's limit for all connections would answer RESOURCE_EXHAUSTED, after which exporters drop data.
+"""
+
+
 class GrpcServer:
     """The gRPC listener."""
 
@@ -34,6 +41,7 @@ class GrpcServer:
                 # Without this two collectors would share a port in silence.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", settings.max_body_bytes),
+                ("grpc.max_concurrent_streams", _MAX_STREAMS),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.keepalive_permit_without_calls", 1),

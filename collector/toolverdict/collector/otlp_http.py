@@ -7,17 +7,20 @@ from typing import Final
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from toolverdict.collector.connections import Gate, affordable
 from toolverdict.collector.content import MediaType, inflate, media_type_of, too_large_message
 from toolverdict.collector.errors import (
     CollectorError,
     ConfigError,
     PermanentError,
+    SlowBodyError,
     TooLargeError,
     TransientError,
     status_of,
 )
-from toolverdict.collector.intake import Intake
+from toolverdict.collector.intake import INLINE_BYTES, Intake
 from toolverdict.collector.rpc_status import code_of, message_of, status_bytes
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import WIRE, Response, Signal
@@ -25,6 +28,8 @@ from toolverdict.collector.signals import WIRE, Response, Signal
 _LOG = logging.getLogger(__name__)
 
 _LINGER_S: Final = 1.0
+_KEEP_ALIVE_S: Final = 300.0
+"""Longer than any exporter's pause between two batches."""
 
 
 class HttpServer:
@@ -35,7 +40,9 @@ class HttpServer:
         self._intake = intake
         self._settings = settings
         self._draining = False
-        app = web.Application()
+        self._gate: Gate | None = None
+        self._listener: asyncio.Server | None = None
+        app = web.Application(middlewares=[self._note_head])
         for signal, wire in WIRE.items():
             app.router.add_post(wire.http_path, self._export(signal))
         app.router.add_get("/healthz", self._healthz)
@@ -47,6 +54,7 @@ class HttpServer:
             auto_decompress=False,
             # Read on for a moment after a refusal, or its answer is lost with the connection.
             lingering_time=_LINGER_S,
+            keepalive_timeout=_KEEP_ALIVE_S,
             shutdown_timeout=settings.drain_timeout_s,
         )
 
@@ -58,8 +66,14 @@ class HttpServer:
         """
         host, port = self._settings.host, self._settings.http_port
         await self._runner.setup()
+        assert self._runner.server is not None
+        self._gate = Gate(
+            self._runner.server,
+            affordable(self._settings.max_http_connections),
+            self._settings.head_timeout_s,
+        )
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            self._listener = await asyncio.get_running_loop().create_server(self._gate, host, port)
         except OSError as error:
             await self._runner.cleanup()
             raise ConfigError(
@@ -67,12 +81,22 @@ class HttpServer:
                 f"({error.strerror or 'no such address'}); "
                 "give another --http-port or --host"
             ) from error
-        return int(self._runner.addresses[0][1])
+        return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop accepting, let requests in flight finish, close all connections."""
         self._draining = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._gate is not None:
+            self._gate.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _note_head(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._gate is not None:
+            self._gate.heard(request.protocol)
+        return await handler(request)
 
     def _export(self, signal: Signal) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def export(request: web.Request) -> web.Response:
@@ -86,7 +110,7 @@ class HttpServer:
             except CollectorError as error:
                 return _failure(error, media_type)
             except TimeoutError:
-                return _failure(TransientError("the body did not arrive in time"), media_type)
+                return _failure(SlowBodyError("the body did not arrive in time"), media_type)
             except ConnectionError:  # the client went away and hears no answer
                 return _failure(TransientError("the connection was lost"), media_type)
             except Exception as error:  # noqa: BLE001 - the client keeps its data and retries
@@ -109,7 +133,13 @@ class HttpServer:
                 raise TooLargeError(too_large_message(limit))
             reserve(len(piece))
             pieces.append(piece)
-        body = inflate(b"".join(pieces), request.headers.get("Content-Encoding"), limit)
+        body = b"".join(pieces)
+        # A header that comes twice is one list (RFC 9110, 5.3).
+        coding = ",".join(request.headers.getall("Content-Encoding", ()))
+        if coding and size > INLINE_BYTES:
+            body = await asyncio.to_thread(inflate, body, coding, limit)
+        else:
+            body = inflate(body, coding, limit)
         reserve(max(0, len(body) - size))
         return body
 

@@ -21,12 +21,13 @@ from google.protobuf.message import Message
 
 from toolverdict.collector.errors import DecodeError
 
-MAX_DEPTH: Final = 90
-"""Deepest nesting of messages; protobuf parsers refuse more than 100."""
+MAX_DEPTH: Final = 100
+"""Deepest nesting of messages, which is also what protobuf parsers take."""
 
 _ID_FIELDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|-?Infinity")
 _NOT_HEX: Final = b"\x00"
 """Stands for an id that is not hex: no id has one byte, so validation rejects just that record."""
 
@@ -165,7 +166,8 @@ def _integer(value: Any, low: int, high: int) -> int:
         case str():
             is_integer = _INTEGER.fullmatch(value) is not None
         case float():
-            is_integer = value.is_integer() and abs(value) <= _EXACT_FLOAT
+            # From there on it may stand for another number than the one that was written.
+            is_integer = value.is_integer() and abs(value) < _EXACT_FLOAT
         case _:
             is_integer = isinstance(value, int)
     if not is_integer:
@@ -179,11 +181,8 @@ def _integer(value: Any, low: int, high: int) -> int:
 def _double(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            pass
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value)
     raise _WrongValue('must be a number, "NaN", "Infinity" or "-Infinity"')
 
 

@@ -19,11 +19,11 @@ ROW_GROUP_ROWS: Final = 30_000
 
 
 def write_part(
-    lake: Lake, segment: SegmentId, signal: Signal, bucket: int, table: pa.Table
+    lake: Lake, segment: SegmentId, signal: Signal, bucket: int, table: pa.Table, number: int = 0
 ) -> Path:
-    """Write the rows of one segment that belong to one bucket.
+    """Write rows of one segment that belong to one bucket.
 
-    The name depends on the segment alone, so doing it again after a crash replaces the same file,
+    The name depends on the segment and the number alone, so doing it again after a crash replaces the same file,
     also one that is there but cut short.
 
     Raises:
@@ -38,7 +38,7 @@ def write_part(
         / bucket_folder(bucket)
     )
     make_folder(folder, lake.path)
-    final = folder / f"part-{segment.text}-0.parquet"
+    final = folder / f"part-{segment.text}-{number}.parquet"
     temporary = folder / f".{final.name}.tmp"
     _write_file(temporary, table, SORT_KEYS[signal])
     replace_durably(temporary, final)
@@ -61,14 +61,19 @@ def _write_file(path: Path, table: pa.Table, keys: tuple[str, ...]) -> None:
     ]
     table = table.sort_by(order)  # stable: equal rows stay in the order of arrival
     words = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
-    with pq.ParquetWriter(
-        path,
-        table.schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=words,  # type: ignore[arg-type]  # the stubs know bool only
-        sorting_columns=pq.SortingColumn.from_ordering(table.schema, order),
-    ) as writer:
+    # Opened here: Arrow would take a name such as "lake:v1" for a URI.
+    with (
+        path.open("wb") as file,
+        pq.ParquetWriter(
+            file,
+            table.schema,
+            compression="zstd",
+            compression_level=1,
+            write_page_checksum=True,
+            use_dictionary=words,  # type: ignore[arg-type]  # the stubs know bool only
+            sorting_columns=pq.SortingColumn.from_ordering(table.schema, order),
+        ) as writer,
+    ):
         for group in _row_groups(table):
             writer.write_table(group, row_group_size=group.num_rows)
 

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from toolverdict.collector.errors import LakeError
 from toolverdict.collector.signals import Signal
-from toolverdict.collector.typed_json import load_attributes, load_text
+from toolverdict.collector.typed_json import load_text
 from toolverdict.instrument import semconv
 
 SCHEMA_VERSION: Final = 1
@@ -129,17 +130,19 @@ _LOG_TYPES: Final[dict[str, pa.DataType]] = {
 
 _METADATA: Final[dict[bytes | str, bytes | str]] = {VERSION_KEY: str(SCHEMA_VERSION).encode()}
 
+_ALWAYS: Final = frozenset({"attributes", "received_time_unix_nano"})
+
 SPANS: Final = pa.schema(
     _fields(
         _SPAN_TYPES,
-        frozenset({"trace_id", "span_id", "start_time_unix_nano", "end_time_unix_nano"}),
+        _ALWAYS | {"trace_id", "span_id", "start_time_unix_nano", "end_time_unix_nano"},
     ),
     metadata=_METADATA,
 )
 """One row per span that a client sent; the key is (trace_id, span_id)."""
 
 LOGS: Final = pa.schema(
-    _fields(_LOG_TYPES, frozenset({"time_unix_nano", "observed_time_unix_nano"})),
+    _fields(_LOG_TYPES, _ALWAYS | {"time_unix_nano", "observed_time_unix_nano"}),
     metadata=_METADATA,
 )
 """One row per log record; ``trace_id`` and ``span_id`` are null when it belongs to no span."""
@@ -159,8 +162,11 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         row: one item of ``Table.to_pylist()``. Promoted columns that were not read are left out;
             ``attributes`` itself has to be there.
+
+    Raises:
+        LakeError: when the JSON text is damaged; so do the other functions of this module.
     """
-    attributes = load_attributes(row["attributes"])
+    attributes = _attributes(row, "attributes")
     for key in PROMOTED:
         value = row.get(key)
         if value is not None:
@@ -170,7 +176,7 @@ def attributes_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def resource_attributes_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """The resource attributes of one row as Python values."""
-    return load_attributes(row["resource_attributes"])
+    return _attributes(row, "resource_attributes")
 
 
 def events_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -179,7 +185,7 @@ def events_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     Each has ``time_unix_nano``, ``name``, ``attributes`` (Python values) and
     ``dropped_attributes_count``.
     """
-    return _list_of(row["events"])
+    return _list_of(row, "events")
 
 
 def links_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -188,14 +194,36 @@ def links_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     Each has ``trace_id``, ``span_id``, ``trace_state``, ``attributes`` (Python values),
     ``dropped_attributes_count`` and ``flags``.
     """
-    return _list_of(row["links"])
+    return _list_of(row, "links")
 
 
 def body_of(row: Mapping[str, Any]) -> Any:
     """The body of one log row as a Python value, None when it has none."""
-    return None if row["body"] is None else load_text(row["body"])
+    return None if row["body"] is None else _loaded(row, "body", object)
 
 
-def _list_of(text: str | None) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = [] if text is None else load_text(text)
+def _attributes(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+    attributes: dict[str, Any] = _loaded(row, column, dict)
+    return attributes
+
+
+def _list_of(row: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [] if row[column] is None else _loaded(row, column, list)
     return items
+
+
+def _loaded(row: Mapping[str, Any], column: str, kind: type) -> Any:
+    try:
+        value = load_text(row[column])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(row, column) from error
+    if not isinstance(value, kind):
+        raise _damaged(row, column)
+    return value
+
+
+def _damaged(row: Mapping[str, Any], column: str) -> LakeError:
+    return LakeError(
+        f"the JSON text in column {column} of the record with trace_id {row.get('trace_id')}, "
+        f"span_id {row.get('span_id')} is damaged; restore its part from a copy or move it away"
+    )

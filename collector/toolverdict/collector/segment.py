@@ -4,13 +4,14 @@ A segment is the file ``wal/<id>.log``; its id is ``<created, 16 hex digits of n
 digits>``, so ids sort by time and never come twice. Numbers are big-endian::
 
     header  magic "TVWALSEG" | u32 format version | u64 created, ns | u32 CRC-32 of those 20 bytes
-    frame   u32 body length | u32 CRC-32 | u8 kind | u64 received, ns | body
+    frame   u32 body length | u32 CRC-32 of the body | u8 kind | u64 received, ns
+            | u32 CRC-32 of the segment's id and those 17 bytes | body
 
 The kind is a :class:`~toolverdict.collector.signals.Signal`, or :data:`SEAL` for the empty frame
-that closes a segment. The CRC-32 of a frame covers the segment's id, the head of the frame (with 0
-for the CRC) and the body. The id makes a frame valid in its own segment only, and since a client
-cannot know it, bytes in a body are never taken for a frame when the place of one has to be
-searched for. Reading never changes the file.
+that closes a segment. The head has a CRC of its own, so a place can be judged without a look at the
+body, and searching past damage takes one pass. The id in it makes a frame valid in its own segment
+only, and since a client cannot know the id, bytes in a body are not taken for a frame. Reading
+never changes the file.
 """
 
 import re
@@ -18,7 +19,6 @@ import secrets
 import struct
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,8 +35,10 @@ _CRC: Final = struct.Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 _FRAME: Final = struct.Struct(">IIBQ")
-FRAME_BYTES: Final = _FRAME.size
-_SIGNALS: Final = frozenset(int(signal) for signal in Signal)
+FRAME_BYTES: Final = _FRAME.size + _CRC.size
+_KINDS: Final = frozenset({*map(int, Signal), SEAL})
+_ANY_KIND: Final = re.compile(b"[" + re.escape(bytes(sorted(_KINDS))) + b"]")
+_KIND_OFFSET: Final = 8
 _FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{8}\.log")
 
 
@@ -48,6 +50,14 @@ class Frame(NamedTuple):
     body: bytes
 
 
+class _Head(NamedTuple):
+    kind: int
+    received_unix_nano: int
+    body_crc: int
+    body_at: int
+    end: int
+
+
 class SegmentContent(NamedTuple):
     """What reading a segment found."""
 
@@ -55,7 +65,7 @@ class SegmentContent(NamedTuple):
     damage: str | None
     """Why bytes that had been acknowledged may be missing; None for a sound or torn segment."""
     torn_bytes: int
-    """Bytes after the last frame: a write that was cut off and so never acknowledged."""
+    """Bytes of a last frame that was not written to its end and so never acknowledged."""
 
 
 class SegmentId(NamedTuple):
@@ -87,41 +97,47 @@ def pack_frame(
     segment: SegmentId, kind: int, received_unix_nano: int, body: bytes
 ) -> tuple[bytes, bytes]:
     """One frame of a segment as its head and its body; the body is not copied."""
-    crc = _frame_crc(segment, len(body), kind, received_unix_nano, body)
-    return _FRAME.pack(len(body), crc, kind, received_unix_nano), body
+    head = _FRAME.pack(len(body), zlib.crc32(body), kind, received_unix_nano)
+    return head + _CRC.pack(zlib.crc32(head, _seed(segment))), body
 
 
 def read_segment(path: Path) -> SegmentContent:
     """Read every frame that can be found in a segment.
 
-    A bad frame with a valid one after it, or a bad header, is damage: what was acknowledged may be
-    missing, and what is sound on both sides of it is returned. A bad end with nothing valid after
-    it is a write the process did not finish, which nobody was told had succeeded.
+    Only the beginning of a frame at the end of the file is a write the process did not finish,
+    which nobody was told had succeeded. Whatever else does not read is damage: what was
+    acknowledged may be missing, and what is sound on both sides of it is returned. So is the whole
+    of a file that was copied or renamed.
 
     Raises:
         OSError: when the file cannot be read.
     """
-    data = path.read_bytes()
     segment = segment_id_of(path)
     if segment is None:
         return SegmentContent([], "the file name is not one of a segment", 0)
+    if not path.is_file():
+        return SegmentContent([], "it is not a file", 0)
+    data = path.read_bytes()
     if not data:
         return SegmentContent([], "the file is empty", 0)
     damage = None if _version_of(data) == FORMAT_VERSION else "the header is unreadable"
+    seed = _seed(segment)
+    view = memoryview(data)
     frames: list[Frame] = []
     position = HEADER_BYTES
-    while position < len(data):
-        found = _frame_at(segment, data, position)
-        if found is None:
-            resumed = _next_frame(segment, data, position + 1)
-            if resumed is None:
-                break
-            damage = damage or f"{resumed - position} bytes at offset {position} are unreadable"
-            position = resumed
+    while len(data) - position >= FRAME_BYTES:
+        head = _head_at(seed, view, position)
+        if head is not None and zlib.crc32(view[head.body_at : head.end]) == head.body_crc:
+            if head.kind != SEAL:
+                body = data[head.body_at : head.end]
+                frames.append(Frame(Signal(head.kind), head.received_unix_nano, body))
+            position = head.end
             continue
-        kind, frame, position = found
-        if kind != SEAL:
-            frames.append(frame)
+        resumed = _next_head(seed, data, position + 1)
+        if resumed == len(data) and head is not None and head.end > len(data):
+            break
+        damage = damage or f"{resumed - position} bytes at offset {position} are unreadable"
+        position = resumed
     return SegmentContent(frames, damage, max(0, len(data) - position))
 
 
@@ -150,50 +166,30 @@ def _version_of(data: bytes) -> int | None:
     return int(version) if magic == _MAGIC else None
 
 
-def _frame_at(segment: SegmentId, data: bytes, position: int) -> tuple[int, Frame, int] | None:
-    """Kind, frame and end of the frame at a position; None when there is no valid one."""
+def _head_at(seed: int, view: memoryview, position: int) -> _Head | None:
+    """The head of the frame at a position, None when no sound one is there."""
+    crc_at = position + _FRAME.size
     body_at = position + FRAME_BYTES
-    if body_at > len(data):
+    if body_at > len(view):
         return None
-    length, crc, kind, received_unix_nano = _FRAME.unpack_from(data, position)
-    end = body_at + length
-    if end > len(data):
+    if _CRC.unpack_from(view, crc_at)[0] != zlib.crc32(view[position:crc_at], seed):
         return None
-    body = data[body_at:end]
-    if crc != _frame_crc(segment, length, kind, received_unix_nano, body):
+    length, body_crc, kind, received_unix_nano = _FRAME.unpack_from(view, position)
+    if kind not in _KINDS:
         return None
-    if kind == SEAL:
-        return kind, Frame(Signal.TRACES, received_unix_nano, b""), end
-    if kind not in _SIGNALS:
-        return None
-    return kind, Frame(Signal(kind), received_unix_nano, body), end
+    return _Head(kind, received_unix_nano, body_crc, body_at, body_at + length)
 
 
-def _next_frame(segment: SegmentId, data: bytes, start: int) -> int | None:
-    """Where the next valid frame begins after a damaged one, None when there is none."""
-    for position in _candidates(data, start, segment.created_unix_nano):
-        if _frame_at(segment, data, position) is not None:
+def _next_head(seed: int, data: bytes, start: int) -> int:
+    """Where the next sound head begins after damage; the end of the data when there is none."""
+    view = memoryview(data)
+    for match in _ANY_KIND.finditer(data, start + _KIND_OFFSET):
+        position = match.start() - _KIND_OFFSET
+        if _head_at(seed, view, position) is not None:
             return position
-    return None
+    return len(data)
 
 
-def _candidates(data: bytes, start: int, created_unix_nano: int) -> Iterator[int]:
-    """Positions whose kind and time look like a frame's.
-
-    A frame was received within days of its segment's creation, so the first two bytes of its time
-    (one step is 78 hours) are known; that keeps the search at the speed of a regular expression.
-    """
-    step = created_unix_nano >> 48
-    kinds = bytes([*Signal, SEAL])
-    times = b"|".join(re.escape(n.to_bytes(2)) for n in {max(0, step - 1), step, step + 1})
-    pattern = re.compile(b"[" + re.escape(kinds) + b"](?:" + times + b")", re.DOTALL)
-    kind_offset = 8
-    for match in pattern.finditer(data, start + kind_offset):
-        yield match.start() - kind_offset
-
-
-def _frame_crc(
-    segment: SegmentId, length: int, kind: int, received_unix_nano: int, body: bytes
-) -> int:
-    head = segment.text.encode() + _FRAME.pack(length, 0, kind, received_unix_nano)
-    return zlib.crc32(body, zlib.crc32(head))
+def _seed(segment: SegmentId) -> int:
+    """What the CRC of every head of a segment goes on from."""
+    return zlib.crc32(segment.text.encode())

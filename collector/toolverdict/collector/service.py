@@ -1,17 +1,16 @@
 """The whole daemon, top down: lock, start, serve, drain, stop."""
 
 import asyncio
-import fcntl
 import logging
-import os
 import signal as unix_signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from toolverdict.collector.durable import sync_folder
-from toolverdict.collector.errors import ConfigError, StorageError
+from toolverdict.collector.claim import cannot_write, claim
+from toolverdict.collector.connections import raise_file_limit
+from toolverdict.collector.errors import StorageError
 from toolverdict.collector.flush import Flusher
 from toolverdict.collector.intake import Intake
 from toolverdict.collector.lake import Lake
@@ -24,6 +23,9 @@ from toolverdict.collector.signals import WIRE, Signal
 from toolverdict.collector.wal import UNNAMED_SUFFIX, WriteAheadLog
 
 _LOG = logging.getLogger(__name__)
+
+STOP_SIGNALS: Final = (unix_signal.SIGTERM, unix_signal.SIGINT)
+"""What makes :func:`run` store everything and return, however often it comes."""
 
 
 class Addresses(NamedTuple):
@@ -42,10 +44,17 @@ async def run(settings: CollectorSettings, on_ready: Callable[[Addresses], None]
         ConfigError: when the collector cannot start.
         StorageError: when the disk did not take everything at the end; the rest is in the log.
     """
+    raise_file_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (unix_signal.SIGTERM, unix_signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+
+    def ask_to_stop(*_: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended already
+            loop.call_soon_threadsafe(stop.set)
+
+    for number in STOP_SIGNALS:
+        # Not the loop's own way, which gives the signals back before the process has ended.
+        unix_signal.signal(number, ask_to_stop)
     async with collecting(settings) as addresses:
         on_ready(addresses)
         await stop.wait()
@@ -60,10 +69,11 @@ async def collecting(settings: CollectorSettings) -> AsyncIterator[Addresses]:
         ConfigError: when the collector cannot start.
         StorageError: as :func:`run` does.
     """
-    with _data_folder(settings.data_dir) as (lake, wal_folder):
+    with claim(settings.data_dir) as claimed:
+        lake, wal_folder = _prepare_lake(settings.data_dir), claimed.wal_folder
         left_over = _left_over(wal_folder)
         flusher = Flusher(lake)
-        wal = WriteAheadLog(wal_folder, settings, flusher.submit)
+        wal = WriteAheadLog(wal_folder, settings, flusher.submit, claimed.check)
         intake = Intake(wal, flusher, settings)
         try:
             async with _listening(intake, settings) as addresses:
@@ -76,11 +86,7 @@ async def collecting(settings: CollectorSettings) -> AsyncIterator[Addresses]:
             await asyncio.to_thread(wal.close)
             failed = await asyncio.to_thread(flusher.close)
         _report(intake, flusher)
-        if failed:
-            raise StorageError(
-                f"{len(failed)} segments could not be written as Parquet and stay in {wal_folder}; "
-                "make room and start the collector again"
-            )
+        _raise_for_loss(len(failed), flusher, wal_folder)
 
 
 @asynccontextmanager
@@ -97,50 +103,15 @@ async def _listening(intake: Intake, settings: CollectorSettings) -> AsyncIterat
         await asyncio.gather(http.stop(), grpc.stop())
 
 
-@contextmanager
-def _data_folder(folder: Path) -> Iterator[tuple[Lake, Path]]:
-    """The lake and the folder of the log, for this process alone."""
-    wal_folder = folder / "wal"
-    try:
-        wal_folder.mkdir(parents=True, exist_ok=True)
-        # The log is only as durable as the names of the folders it is in.
-        sync_folder(folder)
-        with suppress(PermissionError):
-            sync_folder(folder.absolute().parent)
-        lock = os.open(wal_folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o640)
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    try:
-        _lock(lock, folder)
-        yield _prepare_lake(folder), wal_folder
-    finally:
-        os.close(lock)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"another collector uses {folder}; stop it, or give --data another folder"
-        ) from error
-
-
 def _prepare_lake(folder: Path) -> Lake:
     try:
         lake = Lake.create(folder)
         unfinished = remove_unfinished(lake)
     except OSError as error:
-        raise _cannot_write(folder, error) from error
+        raise cannot_write(folder, error) from error
     if unfinished:
         _LOG.info("removed %d unfinished files", unfinished)
     return lake
-
-
-def _cannot_write(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"cannot write to {folder} ({error.strerror}); give --data a folder this user can write"
-    )
 
 
 def _left_over(wal_folder: Path) -> list[tuple[Path, int]]:
@@ -150,13 +121,34 @@ def _left_over(wal_folder: Path) -> list[tuple[Path, int]]:
             path.unlink()
         paths = sorted(wal_folder.glob("*.log"))
         for path in paths:
-            refuse_newer(path)
-        sizes = [path.stat().st_size for path in paths]
+            if path.is_file():
+                refuse_newer(path)
+        sizes = [path.lstat().st_size for path in paths]
     except OSError as error:
-        raise _cannot_write(wal_folder, error) from error
+        raise cannot_write(wal_folder, error) from error
     if paths:
         _LOG.info("replaying %d segments of an earlier run", len(paths))
     return list(zip(paths, sizes, strict=True))
+
+
+def _raise_for_loss(failed: int, flusher: Flusher, wal_folder: Path) -> None:
+    """Say at the end, in one line, what did not become Parquet."""
+    losses = [
+        (
+            failed,
+            f"could not be written as Parquet and stay in {wal_folder}; make room and start "
+            "the collector again",
+        ),
+        (flusher.set_aside, f"were damaged and are in {wal_folder / 'quarantine'}; look at them"),
+        (
+            flusher.taken_away,
+            f"were taken out of {wal_folder} by someone else; put them back and "
+            "start the collector again",
+        ),
+    ]
+    told = [f"{count} segments {fate}" for count, fate in losses if count]
+    if told:
+        raise StorageError(". ".join(told))
 
 
 def _report(intake: Intake, flusher: Flusher) -> None:

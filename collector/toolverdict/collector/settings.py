@@ -35,6 +35,12 @@ class CollectorSettings(BaseModel):
     max_body_bytes: PositiveInt = 16 * MIB
     """Largest request body, after inflation, over HTTP and gRPC alike."""
 
+    max_request_records: PositiveInt = 200_000
+    """Spans or log records in one request; a valid span has 30 bytes or more."""
+
+    max_request_messages: PositiveInt = 2_000_000
+    """Protobuf messages, or JSON objects and arrays, in one request; an attribute is two."""
+
     max_segment_bytes: PositiveInt = 32 * MIB
     """Size at which a segment is sealed before its time."""
 
@@ -46,6 +52,12 @@ class CollectorSettings(BaseModel):
 
     body_timeout_s: PositiveFloat = 30.0
     """Seconds a client has to send the body of a request over HTTP."""
+
+    head_timeout_s: PositiveFloat = 10.0
+    """Seconds a new HTTP connection has to send the head of its first request."""
+
+    max_http_connections: PositiveInt = 4096
+    """HTTP connections at a time; fewer where the system allows few open files."""
 
     drain_timeout_s: PositiveFloat = 15.0
     """Seconds that requests in flight get to finish once the collector was told to stop."""

@@ -6,6 +6,7 @@ synced again: after a failed fsync the kernel may have dropped the very pages a 
 report as safe. Its durable part goes on to Parquet; the next group tries a new file.
 """
 
+import errno
 import logging
 import os
 import threading
@@ -75,6 +76,17 @@ class _ActiveSegment:
         sync_file(self._descriptor)
         self.durable_bytes += len(data)
 
+    def append(self, data: bytes) -> None:
+        """Write, and make sure that the next start would find it under its name.
+
+        A file that was deleted or moved away takes every byte and keeps none.
+        """
+        before = self.durable_bytes
+        self.write(data)
+        if not os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
+            self.durable_bytes = before
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+
     def seal(self) -> None:
         """Close in order; the seal only helps to tell damage from a torn end, so no sync."""
         try:
@@ -105,7 +117,11 @@ class WriteAheadLog:
     """Appends requests to segments and hands each segment on once it is sealed."""
 
     def __init__(
-        self, folder: Path, settings: CollectorSettings, on_sealed: Callable[[Path, int], None]
+        self,
+        folder: Path,
+        settings: CollectorSettings,
+        on_sealed: Callable[[Path, int], None],
+        check_folder: Callable[[], None],
     ) -> None:
         """Start the writer thread.
 
@@ -114,7 +130,10 @@ class WriteAheadLog:
             settings: limits and the flush interval.
             on_sealed: called in the writer's thread with path and size of each segment that will not
                 grow any more.
+            check_folder: called before each new segment; raises StorageError when the folder is
+                no longer the one that this process has locked.
         """
+        self._check_folder = check_folder
         self._folder = folder
         self._settings = settings
         self._on_sealed = on_sealed
@@ -135,6 +154,10 @@ class WriteAheadLog:
         It ends by itself after a while: a collector that is not ready gets no requests, and without
         a request it would never learn that the disk is well again.
         """
+        try:
+            self._check_folder()
+        except StorageError:
+            return True
         failed_at_s = self._failed_at_s
         return failed_at_s is not None and time.monotonic() - failed_at_s < FAILING_S
 
@@ -203,10 +226,10 @@ class WriteAheadLog:
             if self._failed_at_s is None:  # once, not for every group
                 _LOG.exception("the log cannot be written; nothing is acknowledged meanwhile")
             self._failed_at_s = time.monotonic()
-            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             self._finish(
                 group,
-                f"the collector cannot write its log ({reason}); send the request again later",
+                f"the collector cannot write its log ({_reason_of(error)}); send the request again "
+                "later",
             )
         else:
             if self._failed_at_s is not None:
@@ -216,6 +239,7 @@ class WriteAheadLog:
 
     def _write(self, group: list[_Pending]) -> None:
         if self._active is None:
+            self._check_folder()
             segment = new_segment_id(self._last_created_unix_nano)
             self._last_created_unix_nano = segment.created_unix_nano
             self._active = _ActiveSegment(self._folder, segment)
@@ -225,7 +249,7 @@ class WriteAheadLog:
         for item in group:
             pieces += pack_frame(active.segment, item.signal, time.time_ns(), item.body)
         try:
-            active.write(b"".join(pieces))
+            active.append(b"".join(pieces))
         except Exception:
             self._active = None
             active.abandon()
@@ -254,3 +278,10 @@ class WriteAheadLog:
         self._active = None
         active.seal()
         self._on_sealed(active.path, active.durable_bytes)
+
+
+def _reason_of(error: Exception) -> str | None:
+    """Why the log was not written, without a path that clients have no business with."""
+    if isinstance(error, StorageError):
+        return "its folder was replaced"
+    return error.strerror if isinstance(error, OSError) else type(error).__name__

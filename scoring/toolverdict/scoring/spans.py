@@ -87,9 +87,16 @@ def _span(row: dict[str, Any]) -> Span:
         end_ns=row["end_time_unix_nano"] or None,
         failed=row["status_code"] == _STATUS_ERROR,
         attributes=schema.attributes_of(row),
-        resource=_resource(row["resource_attributes"]),
+        resource=_resource_of(row),
         trace_state=row["trace_state"] or "",
     )
+
+
+def _resource_of(row: dict[str, Any]) -> Mapping[str, Json]:
+    try:
+        return _resource(row["resource_attributes"])
+    except (ValueError, TypeError):
+        return schema.resource_attributes_of(row)  # raises and names the span
 
 
 @lru_cache(maxsize=1024)

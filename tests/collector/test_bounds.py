@@ -1,0 +1,80 @@
+"""A few bytes on the wire must not become a heap of objects."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+
+from toolverdict.collector.bounds import check_json, check_protobuf
+from toolverdict.collector.decode import parse
+from toolverdict.collector.errors import DecodeError
+from toolverdict.collector.signals import Signal
+from toolverdict.collector.testing import make_request, make_span
+
+ANY = 10**9
+
+
+def _check(body: bytes, records: int = ANY, messages: int = ANY) -> None:
+    check_protobuf(Signal.TRACES, body, records, messages)
+
+
+@pytest.mark.parametrize("spans", [1, 5, 50])
+def test_spans_are_counted(spans: int) -> None:
+    body = make_request(*map(make_span, range(spans))).SerializeToString()
+    _check(body, records=spans)
+    _check(body, messages=spans + 3)  # and resource, scope spans, scope
+    with pytest.raises(DecodeError, match=f"more than {spans - 1} spans"):
+        _check(body, records=spans - 1)
+    with pytest.raises(DecodeError, match=f"more than {spans + 2} messages"):
+        _check(body, messages=spans + 2)
+
+
+def test_log_records_are_counted() -> None:
+    logs = ScopeLogs(log_records=[LogRecord()] * 9)
+    request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[logs])])
+    body = request.SerializeToString()
+    check_protobuf(Signal.LOGS, body, 9, ANY)
+    with pytest.raises(DecodeError, match="more than 8 log records"):
+        check_protobuf(Signal.LOGS, body, 8, ANY)
+
+
+def test_attributes_and_values_are_counted_however_deep() -> None:
+    value = AnyValue(string_value="x")
+    for _ in range(40):
+        value = AnyValue(array_value=ArrayValue(values=[value]))
+    span = make_span(1, attributes=[KeyValue(key="k", value=value)] * 10)
+    body = make_request(span).SerializeToString()
+    messages = 3 + 1 + 10 * (1 + 1 + 40 * 2)
+    _check(body, messages=messages)
+    with pytest.raises(DecodeError, match="messages"):
+        _check(body, messages=messages - 1)
+
+
+def test_text_is_not_looked_into() -> None:
+    """A string of what would be messages is one string."""
+    span = make_span(1, name="\x12\x00" * 1000)
+    _check(make_request(span).SerializeToString(), records=10, messages=10)
+
+
+@given(st.binary(max_size=60))
+def test_what_protobuf_reads_is_never_called_broken(body: bytes) -> None:
+    """Except for groups, which OTLP has never had."""
+    try:
+        _check(body, records=1, messages=1)
+    except DecodeError as error:
+        if "more than" in str(error):
+            return
+        try:
+            parse(Signal.TRACES, body)
+        except DecodeError:
+            return
+        assert any(byte & 7 in (3, 4) for byte in body)
+
+
+def test_json_is_counted_without_reading_it() -> None:
+    body = b'{"resourceSpans":[{},{},null,{}]}'
+    check_json(body, 6)
+    with pytest.raises(DecodeError, match="more than 5 objects and arrays"):
+        check_json(body, 5)
