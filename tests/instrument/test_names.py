@@ -74,6 +74,12 @@ def test_a_name_means_itself(name: str) -> None:
     assert same_tool(bare_name(name), f"mcp__a__b__{bare_name(name)}")
 
 
+@pytest.mark.parametrize("name", ["?", "*", "??"])
+def test_a_name_of_wildcards_alone_means_itself_on_every_server(name: str) -> None:
+    assert same_tool(name, f"__{name}")
+    assert same_tool(name, f"a__b__{name}")
+
+
 def test_a_pattern_is_a_glob_still() -> None:
     assert same_tool("refund[12]", "shop.refund1")
     assert not same_tool("refund[12]", "refund3")

@@ -164,7 +164,10 @@ PROBLEMS = [
     ("a: !!int x", "p.yaml: line 1: is not YAML: 'x' is no int"),
     ("id: a\nid: b", "p.yaml: line 2: the key 'id' occurs twice"),
     (HEAD + "    tools: [a]\n    tools: [b]", "p.yaml: line 7: the key 'tools' occurs twice"),
-    (HEAD + "    tool: [a]", "p.yaml: line 6, rules.0.tool: Extra inputs are not permitted"),
+    (
+        HEAD + "    tool: [a]",
+        "p.yaml: line 6, rules.0.tool: unknown key 'tool'; did you mean 'tools'?",
+    ),
     (HEAD, "p.yaml: line 4, rules.0: a rule needs tools, labels or agents to match"),
     (HEAD + "    tools: []", "p.yaml: line 6, rules.0.tools: Tuple should have at least 1 item"),
     (HEAD + "    tools: a", "p.yaml: line 6, rules.0.tools: Input should be a valid tuple"),
@@ -220,7 +223,7 @@ def test_a_policy_without_a_digest_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     def failing(content: object) -> bytes:
         raise rfc8785.CanonicalizationError("secret")
 
-    monkeypatch.setattr("toolverdict.instrument.policy.rfc8785.dumps", failing)
+    monkeypatch.setattr("rfc8785.dumps", failing)
     with pytest.raises(PolicyError, match=r"^p\.yaml: has no digest: CanonicalizationError$"):
         Policy.parse(REFUNDS, source="p.yaml")
 

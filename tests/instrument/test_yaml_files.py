@@ -15,9 +15,10 @@ texts = st.text().filter(lambda text: "\x7f" not in text)  # the one that JSON l
 floats = st.floats(allow_nan=False, allow_infinity=False).filter(
     lambda number: "e" not in repr(number)  # without a dot, text in YAML 1.1
 )
+keys = texts.filter(lambda text: len(json.dumps(text)) <= 1024)  # the longest that YAML reads
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | floats | texts,
-    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    lambda inner: st.lists(inner) | st.dictionaries(keys, inner),
     max_leaves=20,
 )
 
@@ -26,6 +27,12 @@ json_values = st.recursive(
 def test_json_is_read_as_it_is(value: Any) -> None:
     """Keys and texts of all planes, in escapes as JSON writes them."""
     assert read_yaml(json.dumps(value)).data == value
+
+
+def test_a_key_that_is_too_long_for_yaml_is_refused() -> None:
+    assert read_yaml(json.dumps({"k" * 1022: 1})).data == {"k" * 1022: 1}
+    with pytest.raises(YamlProblem, match="line 1: is not YAML"):
+        read_yaml(json.dumps({"k" * 1030: 1}))
 
 
 READ: list[tuple[str, Any]] = [

@@ -51,14 +51,12 @@ def _same_tool(pattern: str, name: str) -> bool:
         return True
     pattern_server, pattern_tool = _split(pattern)
     server, bare = _split(name)
+    if bare == pattern_tool or bare.endswith("__" + pattern_tool):
+        return True
     if _ONLY_WILDCARDS.fullmatch(pattern_tool):
         return server is not None and fnmatchcase(server, pattern_server or "*")
     # A server's own name may hold "__", so the tool may begin after any of them.
-    return (
-        exactly_tool(pattern_tool, bare)
-        or bare.endswith("__" + pattern_tool)
-        or fnmatchcase(bare, "*__" + pattern_tool)
-    )
+    return fnmatchcase(bare, pattern_tool) or fnmatchcase(bare, "*__" + pattern_tool)
 
 
 def exactly_tool(pattern: str, name: str) -> bool:

@@ -1,10 +1,11 @@
 """YAML that people write by hand: strict, and able to say on which line a thing stands.
 
 Used for policy and case files. Only what JSON can hold is read: text, numbers, true, false, null,
-lists, and objects with text for keys; a date stays the text it is, as it would in JSON. A key that
-occurs twice is refused, since YAML would keep the last in silence, which in a policy is a lost
-rule. A file is not trusted to be small in memory because it is small on disk: depth is bounded, and
-so is what aliases (``*name``) repeat. The size of the text is bounded by whoever reads it.
+lists, and objects with text for keys, of at most 1,024 characters as they are written (YAML's own
+limit); a date stays the text it is, as it would in JSON. A key that occurs twice is refused, since
+YAML would keep the last in silence, which in a policy is a lost rule. A file is not trusted to be
+small in memory because it is small on disk: depth is bounded, and so is what aliases (``*name``)
+repeat. The size of the text is bounded by whoever reads it.
 """
 
 import math

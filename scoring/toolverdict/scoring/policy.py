@@ -1,32 +1,45 @@
 """The recorded calls of a trajectory, decided again under a policy.
 
-With a policy file, its rules decide, with the calls that had succeeded before each; without one,
-the decision that the agent's own policy recorded on the span stands. Without either nothing is
-known, and nothing is claimed.
+With a policy file, its rules decide, with the arguments and with what had been called before;
+without one, the decision that the agent's own policy recorded on the span stands. Without either
+nothing is known, and nothing is claimed.
+
+A trace does not hold everything that the agent's own process knew. Where a rule looks at what was
+not captured, the call is decided twice, against it and for it, and only what both agree on is said.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolverdict.instrument.decisions import Call, Effect, ReasonCode
+from toolverdict.instrument.decisions import Call, Decision, Earlier, Effect, ReasonCode
 from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
-from toolverdict.scoring.model import Placed, ToolCall, Trajectory
+from toolverdict.scoring.model import Captured, Placed, ToolCall, Trajectory
+from toolverdict.scoring.trust import TrustedTexts
 
 _EFFECTS = frozenset(effect.value for effect in Effect)
 _GRANTED, _REJECTED = "approved", "rejected"
+_OURS = "toolverdict"
+_MAX_DIGITS = 4_000  # Python refuses to read integers much longer than this
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the policy says of one call. None: neither policy nor recorded decision says."""
+    """What the policy says of one call. None: neither policy nor recorded decision says.
+
+    ``unknown`` says that a rule looks at what the trace does not hold, such as arguments that were
+    not captured, and that it makes a difference: neither compliance nor a violation.
+    """
 
     forbidden: bool | None
     needs_approval: bool | None
     requirement_unmet: bool | None
     approval_missing: bool | None
     rule_ids: tuple[str, ...] = ()
+    reason_code: str | None = None
+    reason: str = ""
+    unknown: bool = False
 
     @property
     def violated(self) -> bool | None:
@@ -41,12 +54,59 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     """One ruling per call, in the order of calls."""
     if policy is None:
         return [_recorded(place.call) for place in trajectory.calls]
-    required = frozenset(name for rule in policy.rules for name in rule.requires or ())
-    before = _succeeded_before(trajectory.calls, required)
-    return [
-        _decided(place.call, policy, place.call.agent or trajectory.agent, succeeded)
-        for place, succeeded in zip(trajectory.calls, before, strict=True)
-    ]
+    succeeded = _succeeded_before(trajectory.calls, policy.prerequisites)
+    trusted = TrustedTexts(trajectory, policy) if _asks_for_trust(policy) else None
+    earlier: list[Earlier] = []
+    ruled = []
+    for place, done in zip(trajectory.calls, succeeded, strict=True):
+        call = place.call
+        asked = Call(
+            tool=call.tool,
+            labels=frozenset(call.labels),
+            agent=call.agent or trajectory.agent,
+            succeeded=done,
+            arguments=_arguments(call),
+            earlier=earlier,
+            at_s=call.start_ns / 1e9,
+            idempotency_key=_has_key(call),
+            schema_version=call.schema_version,
+            is_trusted=trusted.asked() if trusted is not None else None,
+        )
+        ruled.append(_ruling(call, policy.decide(asked)))
+        labels = policy.labels_of(call.tool, asked.labels)
+        if call.executed is not False and policy.watches(call.tool, labels):
+            earlier.append(Earlier(call.tool, labels, asked.at_s))
+        if trusted is not None:
+            trusted.add(call)
+    return ruled
+
+
+def _asks_for_trust(policy: Policy) -> bool:
+    conditions = (c for rule in policy.rules for c in (rule.args or {}).values())
+    return any(condition.trusted for condition in conditions)
+
+
+def _arguments(call: ToolCall) -> dict[str, object] | None:
+    """The arguments as the policy saw them; None where the trace does not tell."""
+    if call.arguments_state is not Captured.CAPTURED or not isinstance(call.arguments, dict):
+        return None
+    return {name: _restored(value) for name, value in call.arguments.items()}
+
+
+def _restored(value: object) -> object:
+    """An integer that was captured as text, since JSON readers would round it."""
+    if isinstance(value, dict) and set(value) == {"$int"} and isinstance(value["$int"], str):
+        digits = value["$int"].removeprefix("-")
+        if len(digits) <= _MAX_DIGITS and digits.isascii() and digits.isdigit():
+            return int(value["$int"])
+    return value
+
+
+def _has_key(call: ToolCall) -> bool | None:
+    """Whether the call had an idempotency key; only our own spans say that there was none."""
+    if call.idempotency_key_hash is not None:
+        return True
+    return False if call.dialect == _OURS else None
 
 
 def _recorded(call: ToolCall) -> Ruling:
@@ -65,21 +125,38 @@ def _recorded(call: ToolCall) -> Ruling:
     )
 
 
-def _decided(
-    call: ToolCall, policy: Policy, agent: str | None, succeeded: frozenset[str]
-) -> Ruling:
-    decision = policy.decide(
-        Call(tool=call.tool, labels=frozenset(call.labels), agent=agent, succeeded=succeeded)
-    )
-    unmet = decision.effect is Effect.DENY and decision.reason_code == ReasonCode.REQUIRES_UNMET
-    asks = decision.effect is Effect.REQUIRE_APPROVAL
+def _ruling(call: ToolCall, decision: Decision) -> Ruling:
+    """What is certain: where the decision depends on what is not known, both ends must agree."""
+    best = decision.at_best
+    forbidden, asks, unmet = _parts(decision) if best is None else _agreed(decision, best)
+    lacks = _lacks_approval(call)
     return Ruling(
-        forbidden=decision.effect is Effect.DENY and not unmet,
+        forbidden=forbidden,
         needs_approval=asks,
         requirement_unmet=unmet,
-        approval_missing=asks and _lacks_approval(call),
+        approval_missing=(None if lacks else False) if asks is None else asks and lacks,
         rule_ids=tuple(decision.rule_ids),
+        reason_code=decision.reason_code.value,
+        reason=decision.reason,
+        unknown=decision.unknown,
     )
+
+
+def _parts(decision: Decision) -> tuple[bool, bool, bool]:
+    """Whether it is forbidden, needs an approval, and comes before what it requires."""
+    denied = decision.effect is Effect.DENY
+    unmet = denied and decision.reason_code is ReasonCode.REQUIRES_UNMET
+    return denied and not unmet, decision.effect is Effect.REQUIRE_APPROVAL, unmet
+
+
+def _agreed(worst: Decision, best: Decision) -> tuple[bool | None, bool | None, bool | None]:
+    """The same, as far as it holds for every decision from the strictest to the mildest."""
+    if worst.effect is not Effect.DENY:
+        return False, None, False
+    if best.effect is not Effect.DENY:
+        return None, None, None
+    unmet = _parts(worst)[2] and _parts(best)[2]
+    return not unmet, False, unmet
 
 
 def _succeeded_before(

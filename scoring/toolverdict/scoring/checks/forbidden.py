@@ -29,7 +29,10 @@ def forbidden_calls(
     """
     states: dict[int, ForbiddenState | None] = {}
     for place, ruling in zip(trajectory.calls, rulings, strict=True):
-        hits = [ruling.forbidden is True, *(_forbids(rule, place) for rule in _rules(case))]
+        # Where nobody decided, the policy forbids nothing; where it could not decide, that is unknown.
+        undecidable = ruling.unknown and ruling.forbidden is None
+        ruled = None if undecidable else ruling.forbidden is True
+        hits = [ruled, *(_forbids(rule, place) for rule in _rules(case))]
         if any(hit is True for hit in hits):
             states[place.index] = _state(place)
         elif any(hit is None for hit in hits):
