@@ -23,6 +23,10 @@ _COMMANDS = {
     "demo": _Command("toolverdict.scenarios.cli", "all", "Play, collect, score and report."),
     "collect": _Command("toolverdict.collector.cli", "collector", "Take OTLP, keep it as Parquet."),
     "score": _Command("toolverdict.scoring.cli", "scoring", "Score the tool calls in a lake."),
+    "policy": _Command("toolverdict.policy_cli", "all", "Check a policy file."),
+    "catalog": _Command("toolverdict.catalog_cli", "all", "Pin the tools, see what changed."),
+    "approvals": _Command("toolverdict.approvals_cli", "all", "See and answer approvals."),
+    "audit": _Command("toolverdict.audit_cli", "all", "Check an audit log."),
 }
 
 

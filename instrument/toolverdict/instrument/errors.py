@@ -7,7 +7,15 @@
     │  └─ PolicyError                    the policy file cannot be read or is not a policy
     ├─ Unhashable(ValueError)            arguments have no canonical form, so nothing can be bound to them
     ├─ ToolDenied                        the call did not run, and repeating it will not help
-    └─ ApprovalRequired                  the call did not run; it may after a human says yes
+    ├─ ApprovalRequired                  the call did not run; it may after a human says yes
+    ├─ IdempotencyError                  the call did not run, because of an earlier one with its key
+    │  ├─ IdempotencyConflict            the earlier one had other arguments
+    │  ├─ CallInProgress                 the earlier one is still running
+    │  ├─ OutcomeUnknown                 nobody knows what the earlier one did
+    │  └─ AlreadyDone                    the earlier one succeeded; its result was not kept
+    ├─ TransitionRefused                 an approval is not in a state, or not for the action, asked for
+    ├─ StoreError                        a database of ours cannot be used
+    └─ AuditFailed                       the call did not run, because it could not be put on record
 
     ToolError                            raised by the author of a tool to say what went wrong
     ├─ InvalidArguments(ValueError)
@@ -120,6 +128,38 @@ class ApprovalRequired(ToolverdictError):
         by = f" by {', '.join(self.rule_ids)}" if self.rule_ids else ""
         why = f": {self.reason}" if self.reason else ""
         return f"tool {self.tool!r} needs approval {self.approval_id}, asked for{by}{why}"
+
+
+class IdempotencyError(ToolverdictError):
+    """A tool call was not run because of what is known about an earlier one with the same key."""
+
+
+class IdempotencyConflict(IdempotencyError):
+    """The key was used with other arguments; another action needs another key."""
+
+
+class CallInProgress(IdempotencyError):
+    """A call with this key is running; ask again when it has ended."""
+
+
+class OutcomeUnknown(IdempotencyError):
+    """A call with this key may or may not have had its effect; find out, then say so."""
+
+
+class AlreadyDone(IdempotencyError):
+    """A call with this key succeeded, and its result cannot be given back; do not repeat it."""
+
+
+class TransitionRefused(ToolverdictError):
+    """An approval cannot go where it was told to go; its state is what it was before."""
+
+
+class StoreError(ToolverdictError):
+    """A database of approvals, idempotency keys or audit records cannot be used."""
+
+
+class AuditFailed(ToolverdictError):
+    """A labelled tool was stopped before its body ran: its intent could not be recorded."""
 
 
 class ToolError(Exception):

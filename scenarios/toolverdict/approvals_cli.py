@@ -1,0 +1,201 @@
+"""``toolverdict approvals``: look at what waits for an answer, and answer it.
+
+Whatever is printed is made visible first: text that an agent chose must not be able to show a
+reader anything else than it is.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolverdict.command_keys import key_of
+from toolverdict.instrument import lookalikes
+from toolverdict.instrument.approval_store import (
+    ApprovalRecord,
+    ApprovalStore,
+    ApproverKind,
+    StoredStatus,
+)
+from toolverdict.instrument.errors import ToolverdictError
+from toolverdict.instrument.settings import HASH_KEY_ENV
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+_Db = Annotated[Path, typer.Option("--db", metavar="FILE", help="The file of the approval store.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The approval.")]
+_By = Annotated[str, typer.Option("--by", help="Who decides; never who asks.")]
+_Kind = Annotated[
+    ApproverKind, typer.Option("--kind", help="What they are; an llm_advisory decides nothing.")
+]
+_Note = Annotated[str, typer.Option("--note", help="What they say about it.")]
+_Seen = Annotated[
+    str | None,
+    typer.Option("--seen", help="The presented_hash of what they saw; refused if it is another."),
+]
+
+
+@app.callback()
+def _main() -> None:
+    """See and answer approvals; rows are checked with the key in TOOLVERDICT_HASH_KEY.
+
+    Exits 0 when it did what it was told, and 2 when it could not.
+    """
+
+
+@app.command("list")
+def list_command(
+    db: _Db,
+    status: Annotated[
+        StoredStatus | None, typer.Option("--status", help="Only those of this status.")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """List approvals, the oldest first."""
+    with _opened(db) as store:
+        records = store.list(status)
+    if as_json:
+        typer.echo(json.dumps([_document(record) for record in records], indent=2))
+        return
+    for record in records:
+        line = f"{record.id}  {_state(record):<9}  {_time(record.expires_at)}  {record.tool}"
+        warned = "  (look: hidden characters)" if _warnings(record) else ""
+        typer.echo(lookalikes.made_visible(f"{line}  asked by {record.requester}") + warned)
+
+
+@app.command("show")
+def show_command(approval_id: _Id, db: _Db, as_json: _Json = False) -> None:
+    """Show one approval; its arguments, too, if they were stored."""
+    with _opened(db) as store:
+        record = _get(store, approval_id)
+    _print(record, as_json=as_json)
+
+
+@app.command("approve")
+def approve_command(
+    approval_id: _Id,
+    db: _Db,
+    by: _By,
+    kind: _Kind = "human",
+    note: _Note = "",
+    seen: _Seen = None,
+    as_json: _Json = False,
+) -> None:
+    """Let one call run."""
+    with _opened(db) as store:
+        shown = _get(store, approval_id)
+        seen = shown.presented_hash if seen is None else seen
+        record = store.approve(approval_id, by, kind, note, seen=seen)
+    _print(record, as_json=as_json)
+
+
+@app.command("reject")
+def reject_command(
+    approval_id: _Id,
+    db: _Db,
+    by: _By,
+    kind: _Kind = "human",
+    note: _Note = "",
+    seen: _Seen = None,
+    as_json: _Json = False,
+) -> None:
+    """Deny a call, and its like for a while."""
+    with _opened(db) as store:
+        record = store.reject(approval_id, by, kind, note, seen=seen)
+    _print(record, as_json=as_json)
+
+
+@contextmanager
+def _opened(db: Path) -> Iterator[ApprovalStore]:
+    try:
+        with ApprovalStore(db, key=key_of(HASH_KEY_ENV), create=False) as store:
+            yield store
+    except ToolverdictError as error:
+        message = lookalikes.made_visible(f"toolverdict approvals: {error}")
+        print(message, file=sys.stderr)  # noqa: T201
+        raise typer.Exit(2) from None
+
+
+def _get(store: ApprovalStore, approval_id: str) -> ApprovalRecord:
+    record = store.get(approval_id)
+    if record is None:
+        raise ToolverdictError(f"{approval_id}: there is no approval with this id")
+    return record
+
+
+def _print(record: ApprovalRecord, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(_document(record), indent=2))
+        return
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "status": _state(record),
+        "expires": _time(record.expires_at),
+        "requester": record.requester,
+        **{name: value for name, value in record.content.items() if name not in ("v", "arguments")},
+        "action": record.action_digest,
+        "presented": record.presented_hash,
+    }
+    if record.decided_by is not None:
+        fields["decided"] = f"by {record.decided_by} ({record.decided_kind})"
+    if record.note:
+        fields["note"] = record.note
+    for advice in record.advice:
+        fields[f"advice of {advice.get('by')}"] = f"{advice.get('verdict')} {advice.get('note')}"
+    if record.consumed_at is not None:
+        fields["consumed"] = f"{_time(record.consumed_at)} by {record.consumed_by}"
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        typer.echo(_line(f"{name}: {text}"))
+    if record.arguments is None:
+        typer.echo("arguments: not stored; the action is bound to their keyed hash")
+    else:
+        # Nothing is cut short: what is approved is all of it.
+        arguments = json.dumps(json.loads(record.arguments), indent=2, ensure_ascii=False)
+        typer.echo("arguments:\n" + lookalikes.made_visible(arguments))
+    for warning in _warnings(record):
+        typer.echo(f"warning: {warning}")
+
+
+def _document(record: ApprovalRecord) -> dict[str, Any]:
+    return {**record.as_json(), "warnings": list(_warnings(record))}
+
+
+def _warnings(record: ApprovalRecord) -> tuple[str, ...]:
+    content = {**record.content, "arguments": json.loads(record.arguments or "null")}
+    # Text by text: written as JSON, control characters are escaped and would be no warning.
+    texts = [record.note, record.requester, *_leaves(content)]
+    found = dict.fromkeys(warning for text in texts for warning in lookalikes.warnings(text))
+    if not record.intact:
+        found["this record was changed by somebody else, or written with another hash key"] = None
+    return tuple(found)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+
+
+def _line(text: str) -> str:
+    return lookalikes.made_visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _state(record: ApprovalRecord) -> str:
+    return record.status if record.intact else f"{record.status} (damaged)"
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
