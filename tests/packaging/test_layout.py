@@ -48,7 +48,9 @@ def test_every_dependency_is_pinned_by_name_and_version_alone(project: dict[str,
     assert all(pin.count("==") == 1 and "/" not in pin and "@" not in pin for pin in pins)
     pinned = {pin.split("==")[0].lower().replace("_", "-") for pin in pins}
     extras = project["project"]["optional-dependencies"].values()
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    groups = project["dependency-groups"].values()
+    wanted = [*project["project"]["dependencies"]]
+    wanted += [need for group in groups for need in group if isinstance(need, str)]
     wanted += [need for extra in extras for need in extra if not need.startswith("toolverdict")]
     assert {need.split(">=")[0].lower().replace("_", "-") for need in wanted} <= pinned
 

@@ -1,0 +1,144 @@
+"""What is said about a framework's tools by name, and what is known about each of them then.
+
+A framework hands over what the model said: named arguments. So nothing is bound to a signature
+here: arguments are hashed as they were given, under the names that the model knows.
+"""
+
+import difflib
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolverdict.instrument import decorators, generators
+from toolverdict.instrument.arguments import Arguments, Binder
+from toolverdict.instrument.outcomes import OutcomeHook
+from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
+
+KeyOfCall = str | Callable[[Arguments], str]
+"""The argument that holds the idempotency key, or a function of the arguments that makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is said about tools by name, since a framework's tool has no place for it.
+
+    Args:
+        labels: What a tool can do, as in ``@tool(labels=...)``.
+        idempotency_keys: The argument that holds the idempotency key, or what makes it.
+        exclude: Arguments that are never hashed, shown or recorded.
+        outcomes: Looks at a result and names its outcome, or returns None.
+    """
+
+    labels: Mapping[str, Collection[str]] | None = None
+    idempotency_keys: Mapping[str, KeyOfCall] | None = None
+    exclude: Mapping[str, Collection[str]] | None = None
+    outcomes: Mapping[str, OutcomeHook] | None = None
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse what is said about a tool that is not there.
+
+        Raises:
+            ValueError: A name is not among the tools; a dangerous tool would go without its label.
+        """
+        known = sorted(names)
+        for setting in ("labels", "idempotency_keys", "exclude", "outcomes"):
+            for name in getattr(self, setting) or {}:
+                if name not in known:
+                    near = difflib.get_close_matches(name, known, n=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ValueError(f"{setting} names no tool that is here: {name!r}{hint}")
+
+    def spec(self, name: str, schema: Mapping[str, Any] | None = None) -> ToolSpec:
+        """What is known about one tool.
+
+        Args:
+            name: The name that the model calls it by.
+            schema: The JSON schema of its arguments, None when unknown; its digest versions it.
+
+        Raises:
+            TypeError: A setting does not fit the tool.
+            ValueError: The name or a label is not usable.
+        """
+        labels = (self.labels or {}).get(name, ())
+        exclude = (self.exclude or {}).get(name, ())
+        # The decorator knows which names, labels and lists are usable.
+        decorators.tool(name=name, labels=labels, exclude=exclude)(_any_arguments)
+        parameters = (schema or {}).get("properties")
+        key = (self.idempotency_keys or {}).get(name)
+        wanted = [*exclude, *([key] if isinstance(key, str) else [])]
+        unknown = sorted(set(wanted) - set(parameters)) if isinstance(parameters, Mapping) else []
+        if unknown:
+            raise TypeError(f"tool {name!r} has no such argument: {', '.join(unknown)}")
+        return ToolSpec(
+            name=name,
+            labels=tuple(sorted(set(labels))),
+            schema_version=_version(schema),
+            binder=_ModelBinder.without(exclude),
+            idempotency_key=_key_maker(key),
+            outcome_hook=(self.outcomes or {}).get(name),
+            returns_none=False,
+        )
+
+
+def is_decorated(function: object) -> bool:
+    """Whether a function is a tool already, by ``@tool``."""
+    module = getattr(function, "__globals__", {}).get("__name__")
+    return module in (decorators.__name__, generators.__name__)
+
+
+def refuse_decorated(name: str, *functions: object) -> None:
+    """Refuse a function that ``@tool`` witnesses already: its calls would be counted twice.
+
+    Raises:
+        TypeError: It is one.
+    """
+    if any(is_decorated(function) for function in functions):
+        raise TypeError(
+            f"the function of tool {name!r} is decorated with @tool; take one of the two off"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelBinder(Binder):
+    """Takes arguments by the names that the model gave them."""
+
+    @classmethod
+    def without(cls, exclude: Collection[str]) -> "_ModelBinder":
+        return cls(inspect.Signature(), _any_arguments, None, frozenset(exclude), (), {})
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, object]:
+        if args:
+            raise TypeError("the arguments are not an object of JSON")
+        return {name: value for name, value in kwargs.items() if name not in self.excluded}
+
+    def does_not_fit(
+        self, error: TypeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> TypeError:
+        return error
+
+
+def _any_arguments(**arguments: object) -> None:
+    """Stands for a tool whose function is the framework's business."""
+
+
+def _key_maker(key: KeyOfCall | None) -> IdempotencyKey | None:
+    if not isinstance(key, str):
+        return key
+    argument = key
+    return lambda arguments: arguments.get(argument)
+
+
+_UNVERSIONED: Final = "auto:unknown"
+
+
+def _version(schema: Mapping[str, Any] | None) -> str:
+    if schema is None:
+        return _UNVERSIONED
+    try:
+        text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError):
+        return _UNVERSIONED
+    return "auto:" + hashlib.sha256(text.encode()).hexdigest()[:12]
