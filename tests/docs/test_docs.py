@@ -38,7 +38,7 @@ def test_the_readme_works_from_its_first_line_to_its_last(tmp_path: Path) -> Non
         run(["-c", code])
     score = ["-m", "toolverdict", "score", "lake", "--out", "results", "--cases", "cases.yaml"]
     printed = run(score, tmp_path)
-    assert "1 trajectory, 1 tool call, 2 spans" in printed
+    assert "1 trajectory, 1 tool call, 3 spans" in printed
     assert "Failed trajectories: 0 of 1" in printed
     assert "1.000  (1/1)" in printed
     judged = run([*score, "--policy", "policy.yaml"], tmp_path)

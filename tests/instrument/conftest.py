@@ -59,6 +59,10 @@ class Collected:
         ]
 
     @property
+    def calls(self) -> list[Span]:
+        return [span for span in self.spans if span.name.startswith("tool.call ")]
+
+    @property
     def services(self) -> set[str]:
         return {
             attribute.value.string_value

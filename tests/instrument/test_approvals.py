@@ -71,20 +71,20 @@ def test_what_is_not_a_yes_is_none(approver: Approver) -> None:
     ):
         pay("ann", [1])
     assert ran == []
-    attributes = spans[0].attributes or {}
+    attributes = spans.tool_calls[0].attributes or {}
     assert attributes["tool.outcome"] == "pending_approval"
     assert attributes["tool.executed"] is False
     assert attributes["policy.decision"] == "require_approval"
     assert attributes["approval.id"] == caught.value.approval_id
     assert attributes["approval.status"] in ("requested", "expired")
-    assert spans[0].status.is_unset
+    assert spans.tool_calls[0].status.is_unset
     assert "error.type" not in attributes
 
 
 async def test_an_async_tool_waits_for_an_async_approver() -> None:
     with capture_spans(policy=ASK, approver=later) as spans:
         assert await pay_async("ann", [1]) == "paid"
-    assert (spans[0].attributes or {})["approval.status"] == "approved"
+    assert (spans.tool_calls[0].attributes or {})["approval.status"] == "approved"
 
 
 async def test_an_async_tool_takes_a_sync_answer_and_no_other_value() -> None:
@@ -126,7 +126,7 @@ def test_no_is_no() -> None:
         pay("ann", [1])
     assert caught.value.reason_code == "approval_rejected"
     assert caught.value.rule_ids == ("q",)
-    attributes = spans[0].attributes or {}
+    attributes = spans.tool_calls[0].attributes or {}
     assert attributes["tool.outcome"] == "denied"
     assert attributes["approval.status"] == "rejected"
     assert attributes["tool.executed"] is False
@@ -142,7 +142,7 @@ def test_the_approver_is_shown_what_will_run() -> None:
     with capture_spans(policy=ASK, approver=approver) as spans:
         pay("ann", lines=[1])
     (request,) = requests
-    attributes = spans[0].attributes or {}
+    attributes = spans.tool_calls[0].attributes or {}
     assert request.tool == "pay"
     assert request.arguments == {"to": "ann", "lines": [1]}
     assert request.args_hash == attributes["tool.args_hash"]
@@ -167,7 +167,7 @@ def test_arguments_changed_after_the_approval_do_not_run() -> None:
         pay("ann", lines)
     assert caught.value.reason_code == "args_changed"
     assert ran == []
-    assert (spans[0].attributes or {})["tool.outcome"] == "denied"
+    assert (spans.tool_calls[0].attributes or {})["tool.outcome"] == "denied"
 
 
 def test_arguments_that_can_no_longer_be_hashed_do_not_run() -> None:
@@ -219,7 +219,7 @@ def test_an_approval_needs_an_id(id: Any) -> None:
     with capture_spans(policy=ASK, approver=approver) as spans, pytest.raises(ApprovalRequired):
         pay("ann", [1])
     assert ran == []
-    assert (spans[0].attributes or {})["tool.outcome"] == "pending_approval"
+    assert (spans.tool_calls[0].attributes or {})["tool.outcome"] == "pending_approval"
 
 
 OTHERS: dict[str, Approver] = {

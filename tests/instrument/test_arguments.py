@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolverdict.instrument.arguments import Binder, freeze
 from toolverdict.instrument.errors import Unhashable
@@ -131,3 +133,23 @@ def test_a_partial_has_its_fixed_arguments() -> None:
     fixed = Binder.of(many, (), static=False, given=(1,), given_keywords={"c": 5})
     assert fixed.bind((7,), {}) == {"a": 1, "b": 7, "rest": (), "c": 5, "others": {}}
     assert isinstance(fixed.signature, inspect.Signature)
+
+
+def named(a: int, b: int = 2, *, c: int = 3, d: int) -> None: ...
+
+
+@given(
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e"]), st.integers()),
+)
+def test_binding_quickly_is_binding(args: list[int], kwargs: dict[str, int]) -> None:
+    binder = Binder.of(named, (), static=True)
+    signature = inspect.signature(named)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        with pytest.raises(TypeError):
+            binder.bind(tuple(args), kwargs)
+        return
+    bound.apply_defaults()
+    assert list(binder.bind(tuple(args), kwargs).items()) == list(bound.arguments.items())

@@ -62,14 +62,16 @@ def test_a_call_is_one_span_that_says_everything() -> None:
         tool_call("call_123"),
     ):
         refund("o-1")
-    call, _ = spans
-    assert call.name == "execute_tool refund"
+    (call,) = spans.tool_calls
+    assert call.name == "tool.call refund"
     assert call.kind is SpanKind.INTERNAL
     assert call.status.status_code is StatusCode.UNSET
     assert not call.events
     found = attributes(call)
     assert found.pop("tool.args_hash").startswith("hmac-sha256:")
     assert found.pop("idempotency.key_hash").startswith("hmac-sha256:")
+    assert found.pop("taint.argument_atoms") == ()
+    assert found.pop("taint.atoms.key_id") == TEST_KEY.id
     assert found == {
         "tool.name": "refund",
         "gen_ai.tool.name": "refund",
@@ -94,7 +96,7 @@ def test_a_call_is_one_span_that_says_everything() -> None:
 def test_without_a_policy_everything_is_allowed_and_says_so() -> None:
     with capture_spans() as spans:
         refund("o-1")
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert (found["policy.decision"], found["policy.reason_code"]) == ("allow", "no_policy")
     assert "policy.id" not in found
 
@@ -104,19 +106,19 @@ def test_a_denied_call_leaves_a_span_and_no_trace_of_a_body() -> None:
         refund("o-1")
     assert (caught.value.tool, caught.value.reason_code) == ("refund", "rule")
     assert (caught.value.rule_ids, caught.value.reason) == (("d",), "never")
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert found["policy.decision"] == "deny"
     assert found["policy.rule_ids"] == ("d",)
     assert found["tool.outcome"] == "denied"
     assert found["tool.executed"] is False
     assert found["tool.args_hash"]
     assert found["error.type"] == "toolverdict.instrument.errors.ToolDenied"
-    assert spans[0].status.status_code is StatusCode.ERROR
-    assert spans[0].status.description == "denied"
+    assert spans.tool_calls[0].status.status_code is StatusCode.ERROR
+    assert spans.tool_calls[0].status.description == "denied"
 
 
 def hash_of(spans: CapturedSpans, index: int = -1) -> str:
-    return str(attributes(spans[index])["tool.args_hash"])
+    return str(attributes(spans.tool_calls[index])["tool.args_hash"])
 
 
 def test_equal_calls_have_equal_hashes() -> None:
@@ -129,7 +131,7 @@ def test_equal_calls_have_equal_hashes() -> None:
     hashes = [hash_of(spans, index) for index in range(4)]
     assert len(set(hashes[:3])) == 1
     assert hashes[3] != hashes[0]
-    keys = {attributes(span)["idempotency.key_hash"] for span in spans}
+    keys = {attributes(span)["idempotency.key_hash"] for span in spans.tool_calls}
     assert len(keys) == 1
 
 
@@ -169,7 +171,7 @@ def test_a_harmless_tool_runs_with_arguments_that_have_no_hash(value: Any, reaso
     """B17, B22: an argument that cannot be encoded stops nothing and is flagged."""
     with capture_spans(capture="full") as spans:
         assert get(value) is value
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert found["tool.args_hash.error"] == reason
     assert "tool.args_hash" not in found
     assert found["tool.outcome"] == "ok"
@@ -186,8 +188,8 @@ def test_a_harmless_tool_runs_with_endless_arguments() -> None:
     with capture_spans(capture="full") as spans:
         for value in (deep, loop, [twice, twice], [{"a": 1}, {"a": 1}]):
             get(value)
-    assert attributes(spans[0])["tool.args_hash.error"] == "too_deep"
-    assert attributes(spans[1])["tool.args_hash.error"] == "cycle"
+    assert attributes(spans.tool_calls[0])["tool.args_hash.error"] == "too_deep"
+    assert attributes(spans.tool_calls[1])["tool.args_hash.error"] == "cycle"
     assert hash_of(spans, 2) == hash_of(spans, 3)
     while deep:
         deep = deep.pop()
@@ -199,7 +201,7 @@ def test_a_dangerous_tool_does_not_run_unless_its_arguments_can_be_bound(value: 
         with capture_spans(policy=in_force) as spans, pytest.raises(ToolDenied) as caught:
             refund("o-1", value)
         assert caught.value.reason_code == "args_unhashable"
-        found = attributes(spans[0])
+        found = attributes(spans.tool_calls[0])
         assert (found["policy.decision"], found["tool.executed"]) == ("deny", False)
         assert found["policy.reason_code"] == "args_unhashable"
 
@@ -208,7 +210,7 @@ def test_a_denial_by_the_policy_stays_one_whatever_the_arguments() -> None:
     with capture_spans(policy=DENY) as spans, pytest.raises(ToolDenied) as caught:
         refund("o-1", float("nan"))
     assert caught.value.reason_code == "rule"
-    assert attributes(spans[0])["tool.args_hash.error"] == "not_finite"
+    assert attributes(spans.tool_calls[0])["tool.args_hash.error"] == "not_finite"
 
 
 def test_a_dangerous_tool_is_denied_even_if_nobody_records() -> None:
@@ -224,7 +226,7 @@ def test_arguments_that_do_not_fit() -> None:
     with capture_spans(policy=DENY) as spans, pytest.raises(TypeError) as caught:
         calls()
     assert str(caught.value) == "refund() missing 1 required positional argument: 'order'"
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert found["tool.outcome"] == "invalid_arguments"
     assert found["tool.executed"] is False
     assert found["error.type"] == "TypeError"
@@ -238,8 +240,8 @@ def test_a_type_error_of_the_body_is_an_error() -> None:
 
     with capture_spans() as spans, pytest.raises(TypeError):
         broken()
-    assert attributes(spans[0])["tool.outcome"] == "error"
-    assert attributes(spans[0])["tool.executed"] is True
+    assert attributes(spans.tool_calls[0])["tool.outcome"] == "error"
+    assert attributes(spans.tool_calls[0])["tool.executed"] is True
 
 
 def test_an_exception_goes_on_as_it_is_and_leaves_its_class() -> None:
@@ -252,15 +254,15 @@ def test_an_exception_goes_on_as_it_is_and_leaves_its_class() -> None:
     with capture_spans() as spans, pytest.raises(RateLimited) as caught:
         limited()
     assert caught.value is error
-    (event,) = spans[0].events
+    (event,) = spans.tool_calls[0].events
     assert (event.name, dict(event.attributes or {})) == (
         "exception",
         {"exception.type": "toolverdict.instrument.errors.RateLimited"},
     )
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert found["error.type"] == "toolverdict.instrument.errors.RateLimited"
     assert found["tool.outcome"] == "rate_limited"
-    assert spans[0].status.description == "rate_limited"
+    assert spans.tool_calls[0].status.description == "rate_limited"
 
 
 def test_a_failure_reported_in_band_is_a_failure() -> None:
@@ -269,12 +271,12 @@ def test_a_failure_reported_in_band_is_a_failure() -> None:
         get(SimpleNamespace(isError=True, text="not found"))
         get({"error": "not found"})
         get("error: not found")
-    for span in spans[:2]:
+    for span in spans.tool_calls[:2]:
         assert attributes(span)["tool.outcome"] == "error"
         assert attributes(span)["error.type"] == "tool_error"
         assert span.status.status_code is StatusCode.ERROR
         assert not span.events
-    assert attributes(spans[2])["tool.outcome"] == "ok"
+    assert attributes(spans.tool_calls[2])["tool.outcome"] == "ok"
 
 
 def test_the_authors_hook_judges_first() -> None:
@@ -285,9 +287,9 @@ def test_the_authors_hook_judges_first() -> None:
     with capture_spans() as spans:
         maybe("no")
         maybe("")
-    assert attributes(spans[0])["tool.outcome"] == "refused"
-    assert spans[0].status.status_code is StatusCode.ERROR
-    assert attributes(spans[1])["tool.outcome"] == "empty"
+    assert attributes(spans.tool_calls[0])["tool.outcome"] == "refused"
+    assert spans.tool_calls[0].status.status_code is StatusCode.ERROR
+    assert attributes(spans.tool_calls[1])["tool.outcome"] == "empty"
 
 
 def test_a_hook_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -303,7 +305,7 @@ def test_a_hook_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None
 
     with capture_spans() as spans:
         assert fails() + returns_text() == 2
-    assert [attributes(span)["tool.outcome"] for span in spans] == ["ok", "ok"]
+    assert [attributes(span)["tool.outcome"] for span in spans.tool_calls] == ["ok", "ok"]
     assert "the outcome hook of tool fails failed (ZeroDivisionError)" in caplog.text
 
 
@@ -321,7 +323,7 @@ def test_a_result_that_fails_when_looked_at_reaches_the_caller() -> None:
     result = Result()
     with capture_spans(capture="full") as spans:
         assert get(result) is result
-    assert attributes(spans[0])["tool.outcome"] == "ok"
+    assert attributes(spans.tool_calls[0])["tool.outcome"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_key_that_cannot_be_made_stops_a_dangerous_call(maker: Any) -> None:
         with pytest.raises(ToolDenied) as caught:
             dangerous()
     assert caught.value.reason_code == "idempotency_key_error"
-    assert "idempotency.key_hash" not in attributes(spans[0])
+    assert "idempotency.key_hash" not in attributes(spans.tool_calls[0])
 
 
 def test_a_key_is_made_of_the_arguments_and_may_be_none() -> None:
@@ -358,7 +360,7 @@ def test_a_key_is_made_of_the_arguments_and_may_be_none() -> None:
         by_callable(n=1, order="a")
         by_callable("a", 2)
         by_name()
-    keys = [attributes(span).get("idempotency.key_hash") for span in spans]
+    keys = [attributes(span).get("idempotency.key_hash") for span in spans.tool_calls]
     assert keys[0] == keys[1] != keys[2]
     assert keys[3] is None
 
@@ -384,7 +386,7 @@ def test_a_policy_that_cannot_be_asked_allows_nothing(answer: object) -> None:
     with capture_spans(policy=Broken(answer)) as spans, pytest.raises(ToolDenied) as caught:
         get(1)
     assert caught.value.reason_code == "policy_error"
-    assert attributes(spans[0])["policy.reason_code"] == "policy_error"
+    assert attributes(spans.tool_calls[0])["policy.reason_code"] == "policy_error"
     assert "secret" not in str(caught.value)
 
 
@@ -421,10 +423,12 @@ def test_a_tool_inside_a_tool_is_another_call() -> None:
     with capture_spans() as spans, tool_call("call_1"):
         outer()
         get(2)
-    inner, around, after = spans
+    inner, around, after = spans.tool_calls
+    body = spans.body_of(around)
+    assert body is not None
+    assert body.context is not None
     assert inner.parent is not None
-    assert around.context is not None
-    assert inner.parent.span_id == around.context.span_id
+    assert inner.parent.span_id == body.context.span_id
     assert attributes(around)["gen_ai.tool.call.id"] == "call_1"
     assert attributes(inner)["gen_ai.tool.call.id"] != "call_1"
     assert attributes(after)["gen_ai.tool.call.id"] == "call_1"
@@ -437,8 +441,8 @@ def test_a_denial_inside_a_tool_is_the_inner_tools() -> None:
 
     with capture_spans(policy=DENY) as spans, pytest.raises(ToolDenied):
         outer()
-    assert [attributes(span)["tool.outcome"] for span in spans] == ["denied", "error"]
-    assert [attributes(span)["tool.executed"] for span in spans] == [False, True]
+    assert [attributes(span)["tool.outcome"] for span in spans.tool_calls] == ["denied", "error"]
+    assert [attributes(span)["tool.executed"] for span in spans.tool_calls] == [False, True]
 
 
 def test_waiting_inside_a_tool_is_no_error_of_either() -> None:
@@ -450,7 +454,7 @@ def test_waiting_inside_a_tool_is_no_error_of_either() -> None:
 
     with capture_spans(policy=ask) as spans, pytest.raises(ApprovalRequired), trajectory():
         outer()
-    assert all(span.status.status_code is StatusCode.UNSET for span in spans)
+    assert all(span.status.status_code is StatusCode.UNSET for span in spans.tool_calls)
 
 
 async def test_a_cancelled_call_is_cancelled() -> None:
@@ -462,11 +466,11 @@ async def test_a_cancelled_call_is_cancelled() -> None:
 
     with capture_spans() as spans, pytest.raises(TimeoutError):
         await asyncio.wait_for(slow(), 0.01)
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert found["tool.outcome"] == "cancelled"
     assert found["error.type"] == "asyncio.exceptions.CancelledError"
-    assert spans[0].status.status_code is StatusCode.ERROR
-    assert spans[0].end_time is not None
+    assert spans.tool_calls[0].status.status_code is StatusCode.ERROR
+    assert spans.tool_calls[0].end_time is not None
 
 
 async def test_a_run_that_is_cut_off_keeps_its_spans() -> None:
@@ -486,11 +490,14 @@ async def test_a_run_that_is_cut_off_keeps_its_spans() -> None:
         await asyncio.wait_for(run(), 0.01)
     assert [span.name for span in spans] == [
         "execute_tool get",
+        "tool.call get",
         "execute_tool get",
+        "tool.call get",
         "execute_tool slow",
+        "tool.call slow",
         "invoke_agent bot",
     ]
-    assert attributes(spans[2])["tool.outcome"] == "cancelled"
+    assert attributes(spans.tool_calls[2])["tool.outcome"] == "cancelled"
 
 
 def test_a_call_that_is_thrown_away_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -512,7 +519,7 @@ def test_a_call_that_is_thrown_away_ends(caplog: pytest.LogCaptureFixture) -> No
         running = run()
         contextvars.copy_context().run(running.send, None)
         running.close()
-    assert [attributes(span).get("tool.outcome") for span in spans] == ["cancelled", None]
+    assert [attributes(span).get("tool.outcome") for span in spans] == [None, "cancelled", None]
     assert caplog.records == []
 
 
@@ -523,14 +530,16 @@ def test_an_interrupt_is_a_cancellation() -> None:
 
     with capture_spans() as spans, pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert attributes(spans[0])["tool.outcome"] == "cancelled"
+    assert attributes(spans.tool_calls[0])["tool.outcome"] == "cancelled"
 
 
 def test_capture_is_off_unless_asked_for() -> None:
     with capture_spans() as spans:
         get("secret")
-    assert not [key for key in attributes(spans[0]) if key.startswith("gen_ai.tool.call.a")]
-    assert "gen_ai.tool.call.result" not in attributes(spans[0])
+    assert not [
+        key for key in attributes(spans.tool_calls[0]) if key.startswith("gen_ai.tool.call.a")
+    ]
+    assert "gen_ai.tool.call.result" not in attributes(spans.tool_calls[0])
 
 
 def test_captured_content_is_whole_json() -> None:
@@ -539,9 +548,9 @@ def test_captured_content_is_whole_json() -> None:
         values: list[object] = [None, {}, [1, "a"], 10597685537261926722, "\ud800"]
         for value in values:
             get(value)
-    for span in spans:
+    for span in spans.tool_calls:
         json.loads(attributes(span)["gen_ai.tool.call.result"])
-    texts = [attributes(span).get("gen_ai.tool.call.arguments") for span in spans]
+    texts = [attributes(span).get("gen_ai.tool.call.arguments") for span in spans.tool_calls]
     assert texts == [
         '{"thing":null}',
         '{"thing":{}}',
@@ -554,7 +563,7 @@ def test_captured_content_is_whole_json() -> None:
 def test_what_is_too_large_is_left_out_and_flagged() -> None:
     with capture_spans(capture="full") as spans:
         get("x" * 100_000)
-    found = attributes(spans[0])
+    found = attributes(spans.tool_calls[0])
     assert "gen_ai.tool.call.arguments" not in found
     assert "gen_ai.tool.call.result" not in found
     assert found["tool.arguments.truncated"] is True
@@ -570,7 +579,7 @@ def test_excluded_arguments_are_nowhere() -> None:
     with capture_spans(capture="full") as spans:
         fetch("u", token="a")
         fetch("u", token="b")
-    assert attributes(spans[0])["gen_ai.tool.call.arguments"] == '{"url":"u"}'
+    assert attributes(spans.tool_calls[0])["gen_ai.tool.call.arguments"] == '{"url":"u"}'
     assert hash_of(spans, 0) == hash_of(spans, 1)
 
 
@@ -623,7 +632,7 @@ def test_a_fault_of_ours_in_hashing_stops_dangerous_calls_only(
         assert get(1) == 1
         with pytest.raises(ToolDenied, match="args_unhashable"):
             refund("o-1")
-    assert attributes(spans[0])["tool.args_hash.error"] == "failed"
+    assert attributes(spans.tool_calls[0])["tool.args_hash.error"] == "failed"
 
 
 def test_faults_of_a_span_do_not_reach_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -637,7 +646,8 @@ def test_faults_of_a_span_do_not_reach_the_tool(monkeypatch: pytest.MonkeyPatch)
         def __getattr__(self, name: str) -> Any:
             raise RuntimeError(name)
 
-    monkeypatch.setattr("toolverdict.instrument.spans.start", lambda *args: BrokenSpan())
+    for start in ("start", "start_clean"):
+        monkeypatch.setattr(span_module, start, lambda *args: BrokenSpan())
     with trajectory():
         assert get(1) == 1
         get({"error": "x"})
@@ -668,7 +678,7 @@ def captured_with(limits: SpanLimits, **arguments: Any) -> ReadableSpan:
     settings.replace(settings.Settings(key=TEST_KEY, capture="full", provider=provider))
     with trajectory("bot", user_input="x" * 30):
         get(arguments)
-    return exporter.get_finished_spans()[0]
+    return exporter.get_finished_spans()[1]
 
 
 def test_what_the_sdk_would_cut_is_left_out_and_flagged() -> None:
@@ -694,7 +704,7 @@ def test_the_environment_limits_what_is_captured(
     assert span_module.length_limit(foreign) == 80
     with capture_spans(capture="full") as spans, trajectory(user_input="x" * 80):
         get("x" * 80)
-    call, whole = map(attributes, spans)
+    _, call, whole = map(attributes, spans)
     assert call["tool.arguments.truncated"] is True
     assert call["tool.result.truncated"] is True
     assert "gen_ai.input.messages" not in whole

@@ -47,7 +47,7 @@ def test_an_applications_provider_is_used_as_it_is(kept: InMemorySpanExporter) -
     processors = provider._active_span_processor._span_processors
     configure(hash_key=KEY)
     get(1)
-    assert len(kept.get_finished_spans()) == 1
+    assert len(kept.get_finished_spans()) == 2
     assert provider._active_span_processor._span_processors == processors
     assert trace.get_tracer_provider() is provider
 
@@ -59,7 +59,7 @@ def test_without_configuration_the_global_provider_of_the_moment_is_used() -> No
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     get(2)
-    (span,) = exporter.get_finished_spans()
+    _, span = exporter.get_finished_spans()
     key_id: Any = (span.attributes or {})["tool.args_hash.key_id"]
     assert key_id.startswith("ephemeral-")
 
@@ -125,7 +125,7 @@ def approve(request: ApprovalRequest) -> None: ...
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"capture": "some"}, "capture is 'some'; use one of off, full"),
+        ({"capture": "some"}, "capture is 'some'; use one of off, redacted, full"),
         ({"protocol": "http/json"}, "protocol is 'http/json'; use one of grpc, http/protobuf"),
         ({"hash_key": "00"}, "hash_key has 1 bytes and needs at least 16"),
         ({"endpoint": "collector", "protocol": "http/protobuf"}, "endpoint 'collector' is no URL"),

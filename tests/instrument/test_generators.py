@@ -35,7 +35,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 def only(spans: CapturedSpans) -> dict[str, Any]:
-    (span,) = spans
+    (span,) = spans.tool_calls
     assert span.end_time is not None
     return attributes(span)
 
@@ -65,7 +65,7 @@ def test_attributes_are_there_after_exhaustion() -> None:
     assert found["tool.executed"] is True
     assert found["tool.args_hash"]
     assert found["policy.decision"] == "allow"
-    assert spans[0].status.status_code is StatusCode.UNSET
+    assert spans.tool_calls[0].status.status_code is StatusCode.UNSET
 
 
 async def test_attributes_are_there_after_async_exhaustion() -> None:
@@ -82,7 +82,7 @@ async def test_yielding_nothing_is_empty() -> None:
     with capture_spans() as spans:
         assert list(count(0)) == []
         assert [number async for number in count_async(0)] == []
-    assert [attributes(span)["tool.outcome"] for span in spans] == ["empty", "empty"]
+    assert [attributes(span)["tool.outcome"] for span in spans.tool_calls] == ["empty", "empty"]
 
 
 async def test_a_generator_that_nobody_iterates_has_no_span() -> None:
@@ -93,7 +93,7 @@ async def test_a_generator_that_nobody_iterates_has_no_span() -> None:
         count(3).close()  # type: ignore[attr-defined]
         await count_async(3).aclose()
         gc.collect()
-    assert len(spans) == 0
+    assert len(spans.tool_calls) == 0
 
 
 def test_left_early_is_cancelled() -> None:
@@ -106,8 +106,8 @@ def test_left_early_is_cancelled() -> None:
             if number == 1:
                 break
         gc.collect()
-    assert [attributes(span)["tool.items"] for span in spans] == [3, 2]
-    for span in spans:
+    assert [attributes(span)["tool.items"] for span in spans.tool_calls] == [3, 2]
+    for span in spans.tool_calls:
         assert attributes(span)["tool.outcome"] == "cancelled"
         assert span.status.status_code is StatusCode.UNSET
         assert not span.events
@@ -126,8 +126,11 @@ async def test_left_early_by_break_and_by_another_task() -> None:
         stream = count_async(10)
         await anext(stream)
         await asyncio.create_task(stream.aclose())
-    assert [attributes(span)["tool.outcome"] for span in spans] == ["cancelled", "cancelled"]
-    assert [attributes(span)["tool.items"] for span in spans] == [2, 1]
+    assert [attributes(span)["tool.outcome"] for span in spans.tool_calls] == [
+        "cancelled",
+        "cancelled",
+    ]
+    assert [attributes(span)["tool.items"] for span in spans.tool_calls] == [2, 1]
 
 
 async def test_each_step_may_be_taken_in_another_task() -> None:
@@ -167,11 +170,13 @@ def test_the_consumer_does_not_run_inside_the_span() -> None:
             assert trace.get_current_span() is before
             inner()
         assert trace.get_current_span() is before
-    whole = spans[-1]
-    assert whole.name == "execute_tool nested"
-    assert whole.context is not None
-    parents = [span.parent.span_id if span.parent else None for span in spans]
-    assert parents == [whole.context.span_id, None, whole.context.span_id, None, None]
+    whole = spans.tool_calls[-1]
+    assert whole.name == "tool.call nested"
+    body = spans.body_of(whole)
+    assert body is not None
+    assert body.context is not None
+    parents = [span.parent.span_id if span.parent else None for span in spans.tool_calls]
+    assert parents == [body.context.span_id, None, body.context.span_id, None, None]
 
 
 async def test_the_async_consumer_does_not_run_inside_the_span() -> None:
@@ -185,9 +190,11 @@ async def test_the_async_consumer_does_not_run_inside_the_span() -> None:
         before = trace.get_current_span()
         async for _ in nested():
             assert trace.get_current_span() is before
-    whole = spans[-1]
-    assert whole.context is not None
-    assert all(span.parent and span.parent.span_id == whole.context.span_id for span in spans[:-1])
+    *inners, whole = spans.tool_calls
+    body = spans.body_of(whole)
+    assert body is not None
+    assert body.context is not None
+    assert all(span.parent and span.parent.span_id == body.context.span_id for span in inners)
 
 
 async def test_two_streams_do_not_mix() -> None:
@@ -204,9 +211,12 @@ async def test_two_streams_do_not_mix() -> None:
     with capture_spans() as spans:
         await asyncio.gather(consume("a"), consume("b"))
     streams = {
-        span.context.span_id for span in spans if span.name.endswith("nested") and span.context
+        span.context.span_id
+        for span in spans
+        if span.name == "execute_tool nested" and span.context
     }
-    parents = [span.parent.span_id for span in spans if span.name.endswith("inner") and span.parent]
+    inners = [span for span in spans.tool_calls if span.name == "tool.call inner"]
+    parents = [span.parent.span_id for span in inners if span.parent]
     assert {parent: parents.count(parent) for parent in streams} == dict.fromkeys(streams, 3)
 
 
@@ -282,8 +292,8 @@ async def test_exceptions_pass_through() -> None:
             await async_stream.athrow(Refused("secret"))
         with pytest.raises(StopAsyncIteration):
             await anext(async_stream)
-    assert len(spans) == 2
-    for span in spans:
+    assert len(spans.tool_calls) == 2
+    for span in spans.tool_calls:
         assert attributes(span)["tool.outcome"] == "refused"
         assert span.status.status_code is StatusCode.ERROR
 
@@ -313,7 +323,10 @@ async def test_cleaning_up_happens_inside_the_span() -> None:
         async_stream = cleaning_async()
         await anext(async_stream)
         await async_stream.aclose()
-    assert [span.get_span_context() for span in cleaned] == [span.context for span in spans]
+    bodies = map(spans.body_of, spans.tool_calls)
+    assert [span.get_span_context() for span in cleaned] == [
+        body and body.context for body in bodies
+    ]
 
 
 async def test_a_fault_while_cleaning_up_is_seen() -> None:
@@ -357,7 +370,7 @@ async def test_a_denied_generator_yields_nothing() -> None:
             next(iter(count(3)))
         with pytest.raises(ToolDenied):
             await anext(count_async(3))
-    for span in spans:
+    for span in spans.tool_calls:
         assert attributes(span)["tool.executed"] is False
         assert attributes(span)["tool.outcome"] == "denied"
 
@@ -385,6 +398,6 @@ def test_the_trajectory_is_that_of_the_start() -> None:
             stream = count(2)
             next(iter(stream))
         list(stream)
-    found = attributes(spans[-1])
+    found = attributes(spans.tool_calls[-1])
     assert found["gen_ai.conversation.id"] == "c"
-    assert spans[-1].parent is not None
+    assert spans.tool_calls[-1].parent is not None

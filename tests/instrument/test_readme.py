@@ -27,7 +27,7 @@ def run(title: str) -> dict[str, Any]:
 
 
 def test_every_block_has_a_test() -> None:
-    assert README.read_text().count("```python") == len(BLOCKS) == 5
+    assert README.read_text().count("```python") == len(BLOCKS) == 7
 
 
 def test_witness_tool_calls() -> None:
@@ -36,10 +36,27 @@ def test_witness_tool_calls() -> None:
         asyncio.run(names["run_agent"]())
     assert [span.name for span in spans] == [
         "execute_tool get_order",
+        "tool.call get_order",
         "execute_tool refund",
+        "tool.call refund",
         "invoke_agent refund-bot",
     ]
     assert "secret" not in str([dict(span.attributes or {}) for span in spans])
+
+
+def test_take_arguments_as_they_should_be() -> None:
+    with capture_spans() as spans:
+        run("Take arguments as they should be")
+    outcomes = [(span.attributes or {})["tool.outcome"] for span in spans.tool_calls]
+    assert outcomes == ["ok", "invalid_arguments"]
+
+
+def test_call_tools_in_threads() -> None:
+    names = run("Call tools in threads")
+    with capture_spans() as spans:
+        asyncio.run(names["work_in_threads"]())
+    assert len(spans.tool_calls) == 4
+    assert len({span.context.trace_id for span in spans if span.context}) == 1
 
 
 def test_send_the_spans_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +104,7 @@ def test_say_what_went_wrong() -> None:
         with pytest.raises(TimeoutError):
             names["cancel_order"]("o-1")
         names["search"]("")
-    outcomes = [(span.attributes or {})["tool.outcome"] for span in spans]
+    outcomes = [(span.attributes or {})["tool.outcome"] for span in spans.tool_calls]
     assert outcomes == ["refused", "timeout", "empty"]
 
 

@@ -99,7 +99,7 @@ def test_versions_are_the_same_in_every_process() -> None:
         "def f(a: Annotated[int, object()], when: set[str], *rest: 'x') -> int: return 1\n"
         "with capture_spans() as spans: f(1, {'p', 'q', 'r'})\n"
         "names = 'tool.schema_version', 'tool.args_hash', 'idempotency.key_hash'\n"
-        "print([spans[0].attributes[name] for name in names])"
+        "print([spans.tool_calls[0].attributes[name] for name in names])"
     )
     outputs = {
         subprocess.run(

@@ -1,7 +1,12 @@
-"""One attempted tool call, from its arguments to its span.
+"""One attempted tool call, from its arguments to its spans.
 
 The way is always the same: bind, freeze, hash, decide, approve, (body,) outcome, span. Up to the
 body every doubt stops a call that could do harm; from the body on nothing of ours may touch it.
+
+The attempt is the span ``tool.call NAME``, which holds everything. Inside of it stands the span
+``execute_tool NAME`` if, and for as long as, the body ran, so that the structure alone says whether
+it did; what the body does is inside of that. It names the call and says nothing else, least of all
+``gen_ai.operation.name``: whoever counts tool calls by that finds one.
 """
 
 from collections.abc import Mapping
@@ -10,17 +15,29 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn, Self
 
 from opentelemetry import trace
+from opentelemetry.trace import Span
 
-from toolverdict.instrument import approvals, capture, guard, semconv, settings, spans
+from toolverdict.instrument import (
+    approvals,
+    capture,
+    guard,
+    overrides,
+    plain,
+    provenance,
+    redaction,
+    semconv,
+    settings,
+    spans,
+)
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.arguments import Arguments, freeze
 from toolverdict.instrument.call_ids import current_call_id, without_call_id
 from toolverdict.instrument.canonical import CANON, canonicalise
 from toolverdict.instrument.decisions import NO_POLICY, Call, Decision, Effect, ReasonCode
-from toolverdict.instrument.errors import ApprovalRequired, ToolDenied, Unhashable
+from toolverdict.instrument.errors import ApprovalRequired, InvalidArguments, ToolDenied, Unhashable
 from toolverdict.instrument.hashing import args_hash, idempotency_key_hash
 from toolverdict.instrument.outcomes import Outcome, outcome_of_exception, outcome_of_result
-from toolverdict.instrument.tools import ToolSpec
+from toolverdict.instrument.tools import Coerce, Given, ToolSpec
 from toolverdict.instrument.trajectories import current_trajectory
 
 
@@ -46,8 +63,9 @@ class Attempt:
         self._settings = settings.current()
         self._trajectory = current_trajectory()
         self._call_id = current_call_id()
-        self._span = spans.start(spec.span_name, spec.attributes)
+        self._span = spans.start_clean(spec.span_name, spec.attributes)
         self._context = without_call_id(trace.set_span_in_context(self._span))
+        self._body: Span | None = None
         self._attributes: dict[str, str | bool | int | tuple[str, ...]] = {}
         self._args_hash: str | None = None
         self._executed = False
@@ -55,40 +73,74 @@ class Attempt:
         self._finished = False
 
     def step(self) -> spans.Attached:
-        """Make the span current for a piece of work that does not yield."""
+        """Make the innermost span current for a piece of work that does not yield.
+
+        That is the body's once the call is admitted, and the attempt's before.
+        """
         return spans.Attached(self._context)
 
-    def admit(self) -> None:
+    def admit(self) -> Given:
         """Let the body run, or raise.
+
+        Returns:
+            The arguments that it shall run with.
 
         Raises:
             TypeError: The arguments do not fit the tool.
+            InvalidArguments: They cannot be made what its annotations say.
             ToolDenied: The policy or the approver said no.
             ApprovalRequired: Nobody has said yes yet.
         """
         request = self._consider()
         if request is not None:
-            self._take(approvals.ask(self._settings.approver, request), request)
-        self._admitted()
+            with self.step():
+                answer = approvals.ask(self._settings.approver, request)
+            self._take(answer, request)
+        return self._admitted()
 
-    async def admit_async(self) -> None:
+    async def admit_async(self) -> Given:
         """The same, waiting for an approver that takes its time."""
         request = self._consider()
         if request is not None:
-            self._take(await approvals.ask_async(self._settings.approver, request), request)
-        self._admitted()
+            with self.step():
+                answer = await approvals.ask_async(self._settings.approver, request)
+            self._take(answer, request)
+        return self._admitted()
 
-    def _admitted(self) -> None:
+    def _admitted(self) -> Given:
         self._executed = True
+        given = self._args, self._kwargs
+        if self._spec.binder.receiver is not None:
+            self._context = overrides.running(self._context, self._spec, *given)
         # The attempt may last for long, and shall not keep alive what was given to the tool.
         self._args, self._kwargs = (), {}
+        if not self._span.is_recording():
+            return given
+        spec = self._spec
+        attributes = {
+            semconv.GEN_AI_TOOL_NAME: spec.attributes[semconv.GEN_AI_TOOL_NAME],
+            semconv.GEN_AI_TOOL_CALL_ID: spans.clean(self._call_id),
+        }
+        body = spans.start_clean(spec.body_span_name, attributes, self._context)
+        if body is not trace.INVALID_SPAN:
+            self._body = body
+            self._context = trace.set_span_in_context(body, self._context)
+        return given
+
+    def _body_ended(self) -> None:
+        if self._body is not None:
+            body, self._body = self._body, None
+            spans.end(body)
 
     def returned(self, result: object) -> None:
         """Take note of what the tool returned."""
         if self._finished:
             return
+        self._body_ended()
         outcome = self._judged(result)
         self._outcome = outcome
+        if self._spec.untrusted:
+            self._note_atoms(semconv.TAINT_RESULT_ATOMS, result)
         if outcome.failed:
             spans.note_failure(self._span, semconv.ERROR_TYPE_IN_BAND, outcome)
         self._capture(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TOOL_RESULT_TRUNCATED, result)
@@ -125,6 +177,7 @@ class Attempt:
         if self._finished:
             return
         self._finished = True
+        self._body_ended()
         if isinstance(error, GeneratorExit):
             # The consumer has had enough: nothing failed.
             self._outcome = Outcome.CANCELLED
@@ -136,7 +189,8 @@ class Attempt:
         self._attributes[semconv.TOOL_EXECUTED] = self._executed
         if self.items is not None:
             self._attributes[semconv.TOOL_ITEMS] = self.items
-        self._put()
+        if self._span.is_recording():
+            self._put()
         spans.end(self._span)
         if outcome is Outcome.OK and self._trajectory is not None:
             self._trajectory.note_success(self._spec.name)
@@ -144,6 +198,8 @@ class Attempt:
     def _consider(self) -> ApprovalRequest | None:
         """Everything up to the body; an approval request if that is still to be asked."""
         spec = self._spec
+        if spec.coerce is not None:
+            self._coerce(spec.coerce)
         if self._settings.policy is None and not spec.dangerous and not self._span.is_recording():
             # Nobody will see the call and nobody decides about it: stay out of its way.
             return None
@@ -157,6 +213,8 @@ class Attempt:
         self._capture(
             semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
         )
+        if spec.dangerous:
+            self._note_atoms(semconv.TAINT_ARGUMENT_ATOMS, arguments)
         decision = self._decide()
         if unhashable is not None and self._needs_certainty(decision):
             reason = f"the arguments have no canonical form ({unhashable})"
@@ -167,19 +225,35 @@ class Attempt:
                 Effect.DENY, decision.rule_ids, ReasonCode.IDEMPOTENCY_KEY_ERROR, reason
             )
         self._note_decision(decision)
-        self._put()
         if decision.effect is Effect.ALLOW:
             return None
         if decision.effect is Effect.REQUIRE_APPROVAL:
             return self._request(arguments, decision)
         raise ToolDenied(spec.name, decision.reason_code, decision.rule_ids, decision.reason)
 
-    def _hash(self, bound: Arguments) -> tuple[Arguments, Unhashable | None]:
+    def _coerce(self, coerce: Coerce) -> None:
+        try:
+            self._args, self._kwargs = coerce(self._args, self._kwargs)
+        except InvalidArguments:
+            self._outcome = Outcome.INVALID_ARGUMENTS
+            arguments, _ = self._hash(self._spec.binder.bind(self._args, self._kwargs))
+            self._capture(
+                semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
+            )
+            self._note_decision(self._decide())
+            raise
+
+    def _hash(self, bound: dict[str, object]) -> tuple[Arguments, Unhashable | None]:
         """The snapshot of the arguments, and why it has no hash if it has none."""
         note = self._attributes
         try:
-            arguments = freeze(bound)
-            canon = canonicalise(arguments)
+            made = plain.snapshot(bound)
+            if made is not None:
+                arguments: Arguments = MappingProxyType(made[0])
+                canon = made[1]
+            else:
+                arguments = freeze(bound)
+                canon = canonicalise(arguments)
             key = settings.hash_key(self._settings)
             self._args_hash = args_hash(key, self._spec.name, canon)
         except Exception as error:  # noqa: BLE001 - whatever it is, there is no hash
@@ -230,7 +304,9 @@ class Attempt:
             return True
         try:
             # A copy: what the approver is shown is not for the callable to change.
-            made = make_key(freeze(arguments) if self._args_hash is not None else arguments)
+            shown = freeze(arguments) if self._args_hash is not None else arguments
+            with self.step():
+                made = make_key(shown)
             if made is None:
                 return True
             secret = settings.hash_key(self._settings)
@@ -325,17 +401,34 @@ class Attempt:
     def _outcome_of(self, error: BaseException) -> Outcome:
         if not self._executed and self._outcome is not None:
             return self._outcome
-        outcome = outcome_of_exception(error)
+        outcome = outcome_of_exception(error, self._settings.interrupts)
         # A denial that comes out of the body is another tool's.
         return Outcome.ERROR if self._executed and outcome is Outcome.DENIED else outcome
 
+    def _note_atoms(self, attribute: str, value: object) -> None:
+        """Record where a value may be recognised again."""
+        if not self._span.is_recording():
+            return
+        try:
+            key = settings.hash_key(self._settings)
+            self._attributes[attribute], whole = provenance.atom_hashes(key, value)
+        except Exception as error:  # noqa: BLE001 - a value may raise anything when it is looked at
+            guard.note("atoms", "a value has no atoms (%s)", type(error).__name__)
+            return
+        self._attributes[semconv.TAINT_ATOMS_KEY_ID] = key.id
+        if not whole:
+            self._attributes[semconv.TAINT_ATOMS_TRUNCATED] = True
+
     def _capture(self, attribute: str, truncated: str, value: object) -> None:
         """Record a value if the settings say so; whole, or not at all and flagged."""
-        if self._settings.capture != "full" or not self._span.is_recording():
+        if self._settings.capture == "off" or not self._span.is_recording():
             return
         try:
             self._attributes[attribute] = capture.to_json(
-                value, self._settings.max_captured_bytes, spans.length_limit(self._span)
+                value,
+                self._settings.max_captured_bytes,
+                spans.length_limit(self._span),
+                redaction.redactor(self._settings),
             )
         except capture.TooLarge:
             self._attributes[truncated] = True
@@ -343,7 +436,7 @@ class Attempt:
             guard.note("capture", "a value cannot be captured (%s)", type(error).__name__)
 
     def _put(self) -> None:
-        """Move what was noted so far to the span."""
+        """Put on the span what was noted."""
         note = self._attributes
         note[semconv.GEN_AI_TOOL_CALL_ID] = self._call_id
         if self._trajectory is not None:
@@ -351,4 +444,3 @@ class Attempt:
             if self._trajectory.agent is not None:
                 note[semconv.GEN_AI_AGENT_NAME] = self._trajectory.agent
         spans.put(self._span, note)
-        note.clear()

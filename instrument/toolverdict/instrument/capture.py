@@ -15,7 +15,7 @@ import math
 import pathlib
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import rfc8785
@@ -28,7 +28,12 @@ class TooLarge(Exception):
     """There is more to capture than the cap allows."""
 
 
-def to_json(value: object, max_bytes: int, max_length: int | None = None) -> str:
+def to_json(
+    value: object,
+    max_bytes: int,
+    max_length: int | None = None,
+    redact: Callable[[Any], Any] | None = None,
+) -> str:
     """A value as JSON.
 
     Args:
@@ -36,17 +41,28 @@ def to_json(value: object, max_bytes: int, max_length: int | None = None) -> str
         max_bytes: How many bytes it may take.
         max_length: How many characters it may take, if that is limited, too; the SDK's limit on
             attributes counts them, and would cut the JSON in the middle.
+        redact: Takes secrets out of the value as JSON reads it.
 
     Raises:
         TooLarge: It would take more.
     """
-    text: bytes = rfc8785.dumps(_Renderer(max_bytes).render(value, 0))
+    rendered = render(value, max_bytes)
+    text: bytes = rfc8785.dumps(rendered if redact is None else redact(rendered))
     if len(text) > max_bytes:
         raise TooLarge
     whole = text.decode("utf-8")
     if max_length is not None and len(whole) > max_length:
         raise TooLarge
     return whole
+
+
+def render(value: object, max_bytes: int) -> Any:
+    """A value as JSON reads it: dicts, lists, texts, numbers, True, False and None.
+
+    Raises:
+        TooLarge: There is too much of it.
+    """
+    return _Renderer(max_bytes).render(value, 0)
 
 
 class _Renderer:

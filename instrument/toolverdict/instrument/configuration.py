@@ -1,12 +1,14 @@
 """``configure``: one call at the start of a process that says where spans go and who decides."""
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, get_args
 
 from toolverdict.instrument import settings
 from toolverdict.instrument.approvals import Approver
 from toolverdict.instrument.errors import ConfigurationError
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.outcomes import Interrupt
 from toolverdict.instrument.settings import MAX_CAPTURED_BYTES, Capture, Settings
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def configure(
     hash_key: bytes | str | None = None,
     capture: Capture = "off",
     max_captured_bytes: int = MAX_CAPTURED_BYTES,
+    interrupts: Collection[Interrupt] = (),
 ) -> Telemetry:
     """Set this process up. Calling it again replaces every setting.
 
@@ -62,8 +65,12 @@ def configure(
         policy: A policy file, or a policy; without one every call is allowed.
         approver: Is asked when the policy requires an approval.
         hash_key: Keys the hashes of arguments: at least 16 bytes, or hexadecimal text.
-        capture: ``full`` records arguments, results and user input; ``off`` records none of them.
+        capture: ``full`` records arguments, results and user input, ``redacted`` does without
+            the secrets and personal data that can be told for certain (see ``redaction``), and
+            ``off`` records none of them.
         max_captured_bytes: What is longer than this is left out and flagged.
+        interrupts: Exceptions that pause a tool until somebody answers, besides those of LangGraph
+            and pydantic-ai: classes, or ``"module.Class"``. Their outcome is ``pending_approval``.
 
     Raises:
         ConfigurationError: A setting cannot be used.
@@ -86,10 +93,23 @@ def configure(
             approver=approver,
             capture=capture,
             max_captured_bytes=max_captured_bytes,
+            interrupts=_interrupts(interrupts),
             provider=provider,
         )
     )
     return Telemetry(outlet)
+
+
+def _interrupts(given: Collection[Interrupt]) -> tuple[Interrupt, ...]:
+    for known in () if isinstance(given, str) else given:
+        named = isinstance(known, str) and "." in known
+        if not named and not (isinstance(known, type) and issubclass(known, BaseException)):
+            raise ConfigurationError(
+                f"interrupts holds {known!r}; give exception classes or 'module.Class'"
+            )
+    if isinstance(given, str):
+        raise ConfigurationError("interrupts is a list of exception classes or 'module.Class'")
+    return tuple(given)
 
 
 def _loaded(policy: "str | os.PathLike[str] | Policy | None") -> "Policy | None":

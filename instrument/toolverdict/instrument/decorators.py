@@ -11,10 +11,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.attempts import Attempt
+from toolverdict.instrument.coercion import Coercion
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.generators import wrap_async_generator, wrap_generator
 from toolverdict.instrument.ongoing import settled
 from toolverdict.instrument.outcomes import OutcomeHook
+from toolverdict.instrument.overrides import is_overridden
+from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.signatures import auto_version, returns_none
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
 
@@ -49,6 +52,7 @@ def tool(
     idempotency_key: str | Callable[[Arguments], str] | None = None,
     exclude: Collection[str] = (),
     outcome: OutcomeHook | None = None,
+    coerce: bool = False,
 ) -> ToolDecorator: ...
 def tool(
     function: Any = None,
@@ -60,20 +64,26 @@ def tool(
     idempotency_key: str | Callable[[Arguments], str] | None = None,
     exclude: Collection[str] = (),
     outcome: OutcomeHook | None = None,
+    coerce: bool = False,
 ) -> Any:
     """Make a function or method a tool: sync, async, generator or async generator.
 
     Args:
-        function: What is decorated, when the decorator is used without parentheses.
+        function: What is decorated, when the decorator is used without parentheses. An object with
+            a ``__call__`` is taken as well, given a name, and becomes a function.
         name: The tool's name; the function's by default.
         labels: What the tool can do. ``write``, ``payment``, ``permission`` and
             ``external_message`` are dangerous: with a policy, a rule must allow them.
+            ``untrusted``: somebody else may have written what it returns (see ``provenance``).
         schema_version: The version of the tool's parameters; a digest of them by default.
         idempotency_key: The parameter that holds the idempotency key, or a function of the
             arguments that makes it. Its hash is recorded.
         exclude: Parameters that are never hashed, shown or recorded, such as credentials.
         outcome: Looks at a result and names its outcome, or returns None to leave that to us. For
             a generator it looks at the value that it returned.
+        coerce: Whether arguments are made what the annotations say, by pydantic, before they are
+            hashed and decided about; the tool gets them like that. What cannot be made so raises
+            ``InvalidArguments``, and the tool does not run.
 
     Raises:
         TypeError: What is decorated is not a function or method, or a setting does not fit it.
@@ -81,6 +91,14 @@ def tool(
     """
 
     def decorate(target: Any) -> Any:
+        if _is_callable_object(target):
+            if name is None:
+                raise TypeError(
+                    f"tool() decorates functions and methods; a {type(target).__name__} needs a name"
+                )
+            wrapper = _wrap(target.__call__, static=True)
+            wrapper.__name__ = name
+            return wrapper
         if isinstance(target, classmethod):
             return classmethod(_wrap(target.__func__, static=False))
         if isinstance(target, staticmethod):
@@ -97,6 +115,7 @@ def tool(
             idempotency_key=_key_maker(idempotency_key, binder),
             outcome_hook=outcome,
             returns_none=returns_none(binder.signature),
+            coerce=_coercion(target, binder) if coerce else None,
         )
         return _wrapper(spec, target)
 
@@ -121,27 +140,42 @@ def _wrapper(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _wrap_function(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..., Any]:
+    is_method = spec.binder.receiver is not None
+
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_method and is_overridden(spec, args, kwargs):
+            return function(*args, **kwargs)
         with Attempt(spec, args, kwargs) as attempt:
+            given, named = attempt.admit()
             with attempt.step():
-                attempt.admit()
-                result = function(*args, **kwargs)
+                result = function(*given, **named)
             return settled(result, attempt)
 
     return wrapper
 
 
 def _wrap_coroutine(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..., Any]:
+    is_method = spec.binder.receiver is not None
+
     @functools.wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_method and is_overridden(spec, args, kwargs):
+            return await function(*args, **kwargs)
         with Attempt(spec, args, kwargs) as attempt:
+            given, named = await attempt.admit_async()
             with attempt.step():
-                await attempt.admit_async()
-                result = await function(*args, **kwargs)
+                result = await function(*given, **named)
             return settled(result, attempt)
 
     return wrapper
+
+
+def _is_callable_object(target: Any) -> bool:
+    """Whether it is called by a method of its class; such an object has no name of its own."""
+    if isinstance(target, type | functools.partial) or hasattr(target, "__qualname__"):
+        return False
+    return callable(target) and any("__call__" in vars(kind) for kind in type(target).__mro__)
 
 
 def _binder(target: Any, exclude: frozenset[str], *, static: bool) -> Binder:
@@ -151,6 +185,11 @@ def _binder(target: Any, exclude: frozenset[str], *, static: bool) -> Binder:
     if isinstance(function, type) or not (callable(function) and hasattr(function, "__qualname__")):
         raise TypeError(f"tool() decorates functions and methods, not {type(target).__name__}")
     return Binder.of(function, exclude, static=static, given=given, given_keywords=keywords)
+
+
+def _coercion(target: Callable[..., Any], binder: Binder) -> Coercion:
+    skipped = frozenset() if binder.receiver is None else frozenset({binder.receiver})
+    return Coercion(target, binder.function, skipped)
 
 
 def _key_maker(
@@ -177,8 +216,9 @@ def _checked_name(name: str) -> str:
 def _labels(labels: Collection[str]) -> frozenset[str]:
     """The labels; one that is nearly a dangerous label would switch its protection off."""
     texts = _texts("labels", labels)
-    for label in texts - DANGEROUS_LABELS:
-        near = difflib.get_close_matches(label, DANGEROUS_LABELS, n=1, cutoff=0.8)
+    known = DANGEROUS_LABELS | {UNTRUSTED}
+    for label in texts - known:
+        near = difflib.get_close_matches(label, known, n=1, cutoff=0.8)
         if near:
             raise ValueError(f"unknown label {label!r}; did you mean {near[0]!r}?")
     return texts

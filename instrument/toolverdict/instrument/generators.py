@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from toolverdict.instrument.attempts import Attempt
+from toolverdict.instrument.overrides import is_overridden
 from toolverdict.instrument.tools import ToolSpec
 
 
@@ -18,14 +19,17 @@ def wrap_generator(
     spec: ToolSpec, function: Callable[..., Generator[Any, Any, Any]]
 ) -> Callable[..., Generator[Any, Any, Any]]:
     """A generator function that does what the tool does, with a span around it."""
+    is_method = spec.binder.receiver is not None
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        if is_method and is_overridden(spec, args, kwargs):
+            return (yield from function(*args, **kwargs))
         with Attempt(spec, args, kwargs) as attempt:
             attempt.items = 0
+            given, named = attempt.admit()
             with attempt.step():
-                attempt.admit()
-                body = function(*args, **kwargs)
+                body = function(*given, **named)
             value = yield from _Steps(body, attempt)
             attempt.exhausted(value)
             return value
@@ -43,9 +47,9 @@ def wrap_async_generator(
         with Attempt(spec, args, kwargs) as attempt:
             items = 0
             attempt.items = items
+            given, named = await attempt.admit_async()
             with attempt.step():
-                await attempt.admit_async()
-                body = function(*args, **kwargs)
+                body = function(*given, **named)
             step = body.__anext__()
             while True:
                 try:

@@ -11,7 +11,6 @@ import inspect
 import io
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import suppress
 from typing import Any, Final
 
 from toolverdict.instrument import guard
@@ -27,12 +26,14 @@ _READ_OTHERWISE: Final = ("read", "fetchone")
 
 def settled(result: Any, attempt: Attempt) -> Any:
     """Take note of what a tool returned, and give it on; a stand-in for it if the tool goes on."""
-    with suppress(RecursionError):  # where the body just fitted, ours may not
+    try:
         stand_in = None if type(result) in _FINAL else _stand_in(result, attempt)
         attempt.goes_on = stand_in is not None
         if stand_in is not None:
             return stand_in
         attempt.returned(result)
+    except RecursionError:  # where the body just fitted, ours may not
+        pass
     return result
 
 

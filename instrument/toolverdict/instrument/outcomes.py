@@ -5,7 +5,7 @@ Nothing is ever inferred from the text of a message or a result.
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -54,6 +54,9 @@ _FAILED: Final = frozenset(Outcome) - {
     Outcome.UNKNOWN,
 }
 
+_SCALARS: Final = frozenset({bool, int, float, str})
+"""Results that cannot say that they are an error."""
+
 OutcomeHook = Callable[[object], "Outcome | None"]
 """Given by a tool's author: looks at a result and names the outcome, or None to leave it to us."""
 
@@ -77,6 +80,15 @@ _BY_LOADED_CLASS: Final = (
     ("pydantic_core", "ValidationError", Outcome.INVALID_ARGUMENTS),
     ("httpx", "TimeoutException", Outcome.TIMEOUT),
     ("requests", "Timeout", Outcome.TIMEOUT),
+    # How frameworks step out of a tool without anything having failed. A graph's ParentCommand is
+    # the answer of a tool that hands over; whatever else bubbles up waits for somebody.
+    ("langgraph.errors", "ParentCommand", Outcome.OK),
+    ("langgraph.errors", "GraphBubbleUp", Outcome.PENDING_APPROVAL),
+    ("langgraph.errors", "GraphInterrupt", Outcome.PENDING_APPROVAL),
+    ("pydantic_ai.exceptions", "CallDeferred", Outcome.PENDING_APPROVAL),
+    ("pydantic_ai.exceptions", "ApprovalRequired", Outcome.PENDING_APPROVAL),
+    # The tool sends the model back to try again with other arguments.
+    ("pydantic_ai.exceptions", "ModelRetry", Outcome.INVALID_ARGUMENTS),
 )
 """Classes of packages we do not import: compared by identity once somebody else has."""
 
@@ -91,13 +103,24 @@ _BY_STATUS: Final = {
 }
 
 
-def outcome_of_exception(error: BaseException) -> Outcome:
+Interrupt = type[BaseException] | str
+"""A class of exceptions that pause a tool; a text is its module and qualified name."""
+
+
+def outcome_of_exception(error: BaseException, interrupts: Sequence[Interrupt] = ()) -> Outcome:
     """Name what an exception leaving a tool means.
 
-    A class decides where there is one (the first that fits in this module's table); else the HTTP
-    status that the exception carries as ``.response.status_code``, ``.status_code`` or
-    ``.status``; else it is ``error``.
+    A class decides where there is one (an interrupt, or the first that fits in this module's
+    table); else the HTTP status that the exception carries as ``.response.status_code``,
+    ``.status_code`` or ``.status``; else it is ``error``. A class is known by what it is and where
+    it is from, never by its bare name.
+
+    Args:
+        error: The exception.
+        interrupts: Classes whose exceptions only wait for somebody: ``pending_approval``.
     """
+    if interrupts and _is_interrupt(error, interrupts):
+        return Outcome.PENDING_APPROVAL
     for known, outcome in _BY_CLASS:
         if isinstance(error, known):
             return outcome
@@ -113,6 +136,14 @@ def outcome_of_exception(error: BaseException) -> Outcome:
     return Outcome.UPSTREAM_ERROR if 500 <= status <= 599 else Outcome.ERROR
 
 
+def _is_interrupt(error: BaseException, interrupts: Sequence[Interrupt]) -> bool:
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    return any(
+        known in names if isinstance(known, str) else isinstance(error, known)
+        for known in interrupts
+    )
+
+
 def outcome_of_result(result: object, *, returns_none: bool = False) -> Outcome:
     """Name what a returned value means.
 
@@ -123,6 +154,8 @@ def outcome_of_result(result: object, *, returns_none: bool = False) -> Outcome:
     """
     if result is None:
         return Outcome.OK if returns_none else Outcome.EMPTY
+    if type(result) in _SCALARS:
+        return Outcome.EMPTY if result == "" else Outcome.OK
     if isinstance(result, Mapping):
         if result.get("isError") is True or result.get("error"):
             return Outcome.ERROR

@@ -28,6 +28,10 @@ SERVICE_VERSION: Final = "service.version"
 TEST_CASE_NAME: Final = "test.case.name"
 
 OPERATION_EXECUTE_TOOL: Final = "execute_tool"
+SPAN_TOOL_CALL: Final = "tool.call"
+"""Begins the name of the span of an attempt; it holds everything that is known about the call."""
+SPAN_EXECUTE_TOOL: Final = OPERATION_EXECUTE_TOOL
+"""Begins the name of the span inside, which is there only if the tool's body ran."""
 OPERATION_INVOKE_AGENT: Final = "invoke_agent"
 OPERATION_CHAT: Final = "chat"
 
@@ -56,6 +60,17 @@ TOOL_RESULT_TRUNCATED: Final = "tool.result.truncated"
 """True when the result was too large to be captured and is left out."""
 ERROR_TYPE_IN_BAND: Final = "tool_error"
 """Value of ``error.type`` when a tool returned a failure instead of raising it."""
+
+TAINT_RESULT_ATOMS: Final = "taint.result_atoms"
+"""Keyed hashes of the atoms (addresses, URLs, ids; see ``provenance``) in an untrusted result."""
+TAINT_ARGUMENT_ATOMS: Final = "taint.argument_atoms"
+"""The same of the arguments of a call that can do harm."""
+TAINT_USER_ATOMS: Final = "taint.user_atoms"
+"""The same of what the user asked, on the span of the trajectory."""
+TAINT_ATOMS_KEY_ID: Final = "taint.atoms.key_id"
+"""Names the key of the hashes; those of two keys say nothing about each other."""
+TAINT_ATOMS_TRUNCATED: Final = "taint.atoms.truncated"
+"""True when there are more atoms than are recorded: an absent one may be there."""
 
 POLICY_DECISION: Final = "policy.decision"
 POLICY_ID: Final = "policy.id"

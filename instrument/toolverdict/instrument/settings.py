@@ -12,12 +12,13 @@ from toolverdict.instrument.approvals import Approver
 from toolverdict.instrument.decisions import Decider
 from toolverdict.instrument.errors import ConfigurationError
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.outcomes import Interrupt
 
 HASH_KEY_ENV: Final = "TOOLVERDICT_HASH_KEY"
 SCOPE: Final = "toolverdict.instrument"
 MAX_CAPTURED_BYTES: Final = 64 * 1024
 
-Capture = Literal["off", "full"]
+Capture = Literal["off", "redacted", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Settings:
         key: Hashes arguments and idempotency keys; None is that of a process without settings.
         policy: Decides; None allows everything.
         approver: Answers when a decision asks for approval.
-        capture: Whether arguments, results and user input are recorded: ``off`` or ``full``.
+        capture: Whether arguments, results and user input are recorded: ``off``, ``redacted``
+            or ``full``.
         max_captured_bytes: What takes more than this many bytes is left out.
+        interrupts: Exceptions of these classes wait for somebody and are no failure.
         provider: Makes the spans; None is the global provider of the moment.
     """
 
@@ -38,6 +41,7 @@ class Settings:
     approver: Approver | None = None
     capture: Capture = "off"
     max_captured_bytes: int = MAX_CAPTURED_BYTES
+    interrupts: tuple[Interrupt, ...] = ()
     provider: trace.TracerProvider | None = None
 
 

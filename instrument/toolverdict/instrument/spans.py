@@ -40,15 +40,24 @@ class Attached:
             context.detach(self._token)
 
 
-def start(name: str, attributes: Attributes) -> Span:
-    """Start a span under the current one; one that records nothing if that fails."""
+def start(name: str, attributes: Attributes, within: Context | None = None) -> Span:
+    """Start a span under the current one, or the one of a context.
+
+    If that fails it is ``trace.INVALID_SPAN``, which records nothing.
+    """
     try:
-        tracer = settings.tracer()
-        return tracer.start_span(
-            _clean(name),
-            kind=SpanKind.INTERNAL,
-            attributes=_cleaned(attributes),
+        return settings.tracer().start_span(
+            clean(name), within, SpanKind.INTERNAL, cleaned(attributes)
         )
+    except Exception as error:  # noqa: BLE001 - a tracer that fails must not stop the tool
+        guard.fault("span start", error)
+        return trace.INVALID_SPAN
+
+
+def start_clean(name: str, attributes: Attributes, within: Context | None = None) -> Span:
+    """The same, for a name and attributes that went through ``clean`` and ``cleaned`` before."""
+    try:
+        return settings.tracer().start_span(name, within, SpanKind.INTERNAL, attributes)
     except Exception as error:  # noqa: BLE001 - a tracer that fails must not stop the tool
         guard.fault("span start", error)
         return trace.INVALID_SPAN
@@ -57,19 +66,22 @@ def start(name: str, attributes: Attributes) -> Span:
 def put(span: Span, attributes: Attributes) -> None:
     """Set attributes on a span; one that cannot be set is left out, and no other with it."""
     try:
-        span.set_attributes(_cleaned(attributes))
+        span.set_attributes(cleaned(attributes))
     except Exception as error:  # noqa: BLE001 - an attribute that fails must not stop the tool
         guard.fault("span attributes", error)
 
 
 def note_exception(span: Span, error: BaseException, outcome: Outcome) -> None:
-    """Put an exception that ended something on its span; waiting for an approval is none."""
-    if outcome is Outcome.PENDING_APPROVAL:
+    """Put an exception that ended something on its span.
+
+    Waiting for an approval is none, nor is one that a framework hands a result over with.
+    """
+    if outcome is Outcome.PENDING_APPROVAL or outcome.succeeded:
         return
     kind = error_type(error)
     note_failure(span, kind, outcome)
     try:
-        span.add_event(semconv.EXCEPTION_EVENT, {semconv.EXCEPTION_TYPE: _clean(kind)})
+        span.add_event(semconv.EXCEPTION_EVENT, {semconv.EXCEPTION_TYPE: clean(kind)})
     except Exception as fault:  # noqa: BLE001 - an event that fails must not stop the tool
         guard.fault("span event", fault)
 
@@ -105,9 +117,13 @@ def length_limit(span: Span) -> int | None:
     return None
 
 
-def _cleaned(attributes: Attributes) -> dict[str, str | bool | int | float | Sequence[str]]:
-    clean = {}
+def cleaned(attributes: Attributes) -> dict[str, str | bool | int | float | Sequence[str]]:
+    """Attributes that can be exported; one that cannot is left out, and no other with it."""
+    clean: dict[str, str | bool | int | float | Sequence[str]] = {}
     for key, value in attributes.items():
+        if type(value) is bool or (type(value) is str and value.isascii()):
+            clean[key] = value
+            continue
         try:
             clean[key] = _clean_value(value)
         except Exception as error:  # noqa: BLE001 - a value may be anything, whatever its type says
@@ -119,12 +135,13 @@ def _clean_value(
     value: str | bool | int | float | Sequence[str],
 ) -> str | bool | int | float | Sequence[str]:
     if isinstance(value, str):
-        return _clean(value)
+        return clean(value)
     if isinstance(value, bool | int | float):
         return value
-    return tuple(_clean(item) for item in value)
+    return tuple(clean(item) for item in value)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """A text that can be exported."""
     # One lone surrogate, in an id that a model made up, would fail the export of the whole batch.
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -2,7 +2,7 @@
 
 >>> with capture_spans() as spans:
 ...     refund("o-1")
->>> spans[0].attributes["tool.outcome"]
+>>> spans.tool_calls[0].attributes["tool.outcome"]
 'ok'
 """
 
@@ -33,7 +33,7 @@ _UNCHANGED: Final[Any] = object()
 
 
 class CapturedSpans(Sequence[ReadableSpan], SpanExporter):
-    """The spans that ended so far, in that order."""
+    """The spans that ended so far, in that order: that of a tool's body before that of its call."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a span may end while the interpreter cleans up in here
@@ -64,6 +64,20 @@ class CapturedSpans(Sequence[ReadableSpan], SpanExporter):
             if (span.attributes or {}).get(semconv.GEN_AI_OPERATION_NAME)
             == semconv.OPERATION_EXECUTE_TOOL
         ]
+
+    def body_of(self, call: ReadableSpan) -> ReadableSpan | None:
+        """The span of what ran in a tool call; None if its body did not run."""
+        return next(
+            (
+                span
+                for span in self._spans
+                if span.name.startswith(f"{semconv.SPAN_EXECUTE_TOOL} ")
+                and span.parent is not None
+                and call.context is not None
+                and span.parent.span_id == call.context.span_id
+            ),
+            None,
+        )
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep ended spans; called by the SDK."""

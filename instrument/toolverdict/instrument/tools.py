@@ -1,16 +1,24 @@
 """What is known about a tool once it is decorated, and never changes after."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from toolverdict.instrument import semconv
+from toolverdict.instrument import semconv, spans
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.outcomes import OutcomeHook
+from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.spans import Attributes
 
 IdempotencyKey = Callable[[Arguments], object]
 """Makes the idempotency key of a call from its arguments; None is no key."""
+
+Given = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""The positional and keyword arguments of a call."""
+
+Coerce = Callable[[tuple[Any, ...], Mapping[str, Any]], Given]
+"""Makes arguments what the tool wants, or raises ``InvalidArguments``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,7 @@ class ToolSpec:
         idempotency_key: Makes its idempotency keys, if it has them.
         outcome_hook: Its author's own judgement of results, if there is one.
         returns_none: Whether it is declared to return nothing.
+        coerce: Makes its arguments what its annotations say, if it shall.
     """
 
     name: str
@@ -34,9 +43,12 @@ class ToolSpec:
     idempotency_key: IdempotencyKey | None
     outcome_hook: OutcomeHook | None
     returns_none: bool
+    coerce: Coerce | None = None
     span_name: str = field(init=False)
     attributes: Attributes = field(init=False)
+    body_span_name: str = field(init=False)
     dangerous: bool = field(init=False)
+    untrusted: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what every span of the tool has in common."""
@@ -47,6 +59,9 @@ class ToolSpec:
             semconv.TOOL_SCHEMA_VERSION: self.schema_version,
             semconv.TOOL_LABELS: self.labels,
         }
-        object.__setattr__(self, "span_name", f"{semconv.OPERATION_EXECUTE_TOOL} {self.name}")
-        object.__setattr__(self, "attributes", attributes)
+        name = spans.clean(self.name)
+        object.__setattr__(self, "span_name", f"{semconv.SPAN_TOOL_CALL} {name}")
+        object.__setattr__(self, "body_span_name", f"{semconv.SPAN_EXECUTE_TOOL} {name}")
+        object.__setattr__(self, "attributes", spans.cleaned(attributes))
+        object.__setattr__(self, "untrusted", UNTRUSTED in self.labels)
         object.__setattr__(self, "dangerous", not DANGEROUS_LABELS.isdisjoint(self.labels))

@@ -18,7 +18,7 @@ from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
-from toolverdict.instrument import capture, guard, semconv, settings, spans
+from toolverdict.instrument import capture, guard, provenance, redaction, semconv, settings, spans
 from toolverdict.instrument.ids import as_text
 from toolverdict.instrument.outcomes import outcome_of_exception
 
@@ -139,7 +139,8 @@ class TrajectoryScope:
         self._opened.leave()
         span = self._span
         if error is not None:
-            spans.note_exception(span, error, outcome_of_exception(error))
+            outcome = outcome_of_exception(error, settings.current().interrupts)
+            spans.note_exception(span, error, outcome)
         spans.end(span)
 
     async def __aenter__(self) -> Trajectory:
@@ -201,9 +202,12 @@ class TrajectoryScope:
         )
         span = spans.start(name, attributes)
         in_force = settings.current()
-        if self._user_input is not None and in_force.capture == "full" and span.is_recording():
+        if self._user_input is not None and span.is_recording():
+            spans.put(span, _user_atoms(self._user_input, in_force))
+        if self._user_input is not None and in_force.capture != "off" and span.is_recording():
             limit = spans.length_limit(span)
-            messages = _messages(self._user_input, in_force.max_captured_bytes, limit)
+            redact = redaction.redactor(in_force)
+            messages = _messages(self._user_input, in_force.max_captured_bytes, limit, redact)
             if messages is not None:
                 spans.put(span, {semconv.GEN_AI_INPUT_MESSAGES: messages})
         return span
@@ -227,7 +231,7 @@ def trajectory(
         agent: The name of the agent.
         conversation_id: The conversation that the task belongs to; a new one by default.
         case_id: The test case that is played, if one is.
-        user_input: What the user asked; recorded only with ``capture="full"``.
+        user_input: What the user asked; recorded only if ``capture`` is not ``off``.
     """
     return TrajectoryScope(
         as_text("agent", agent),
@@ -237,11 +241,30 @@ def trajectory(
     )
 
 
-def _messages(user_input: object, max_bytes: int, max_length: int | None) -> str | None:
+def _user_atoms(user_input: object, in_force: settings.Settings) -> spans.Attributes:
+    try:
+        key = settings.hash_key(in_force)
+        atoms, whole = provenance.atom_hashes(key, user_input)
+    except Exception as error:  # noqa: BLE001 - it may raise anything when it is looked at
+        guard.note("atoms", "the user input has no atoms (%s)", type(error).__name__)
+        return {}
+    found: dict[str, str | bool | tuple[str, ...]] = {
+        semconv.TAINT_USER_ATOMS: atoms,
+        semconv.TAINT_ATOMS_KEY_ID: key.id,
+    }
+    return found if whole else {**found, semconv.TAINT_ATOMS_TRUNCATED: True}
+
+
+def _messages(
+    user_input: object,
+    max_bytes: int,
+    max_length: int | None,
+    redact: Callable[[Any], Any] | None,
+) -> str | None:
     if isinstance(user_input, str):
         user_input = [{"role": "user", "parts": [{"type": "text", "content": user_input}]}]
     try:
-        return capture.to_json(user_input, max_bytes, max_length)
+        return capture.to_json(user_input, max_bytes, max_length, redact)
     except capture.TooLarge:
         return None
     except Exception as error:  # noqa: BLE001 - it may raise anything when it is looked at
