@@ -60,6 +60,7 @@ class ApprovalRequest:
         reason: Why, in the policy's words.
         schema_version: The version of the tool's parameters.
         args_hash_key_id: The id of the key that ``args_hash`` was made with.
+        approvers: Who may say yes; None is whoever is asked.
     """
 
     id: str
@@ -76,6 +77,7 @@ class ApprovalRequest:
     reason: str
     schema_version: str = ""
     args_hash_key_id: str = ""
+    approvers: frozenset[str] | None = None
 
     def approve(self, approver: str | None = None) -> Approval:
         """Yes to exactly this request."""

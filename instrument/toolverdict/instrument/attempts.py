@@ -9,8 +9,10 @@ it did; what the body does is inside of that. It names the call and says nothing
 ``gen_ai.operation.name``: whoever counts tool calls by that finds one.
 """
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn, Self
 
@@ -33,7 +35,16 @@ from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.arguments import Arguments, freeze
 from toolverdict.instrument.call_ids import current_call_id, without_call_id
 from toolverdict.instrument.canonical import CANON, canonicalise
-from toolverdict.instrument.decisions import NO_POLICY, Call, Decision, Effect, ReasonCode
+from toolverdict.instrument.decisions import (
+    NO_POLICY,
+    Call,
+    Decider,
+    Decision,
+    Earlier,
+    Effect,
+    Mode,
+    ReasonCode,
+)
 from toolverdict.instrument.errors import ApprovalRequired, InvalidArguments, ToolDenied, Unhashable
 from toolverdict.instrument.hashing import args_hash, idempotency_key_hash
 from toolverdict.instrument.outcomes import Outcome, outcome_of_exception, outcome_of_result
@@ -71,6 +82,7 @@ class Attempt:
         self._executed = False
         self._outcome: Outcome | None = None
         self._finished = False
+        self._let_through: Earlier | None = None
 
     def step(self) -> spans.Attached:
         """Make the innermost span current for a piece of work that does not yield.
@@ -192,8 +204,11 @@ class Attempt:
         if self._span.is_recording():
             self._put()
         spans.end(self._span)
-        if outcome is Outcome.OK and self._trajectory is not None:
-            self._trajectory.note_success(self._spec.name)
+        if self._trajectory is not None:
+            if outcome is Outcome.OK:
+                self._trajectory.note_success(self._spec.name)
+            if self._let_through is not None and not self._executed:
+                self._trajectory.history.take_back(self._let_through)
 
     def _consider(self) -> ApprovalRequest | None:
         """Everything up to the body; an approval request if that is still to be asked."""
@@ -207,7 +222,7 @@ class Attempt:
             bound = spec.binder.bind(self._args, self._kwargs)
         except TypeError as error:
             self._outcome = Outcome.INVALID_ARGUMENTS
-            self._note_decision(self._decide())
+            self._note_decision(self._decide(None, has_key=None))
             raise spec.binder.does_not_fit(error, self._args, self._kwargs) from None
         arguments, unhashable = self._hash(bound)
         self._capture(
@@ -215,17 +230,17 @@ class Attempt:
         )
         if spec.dangerous:
             self._note_atoms(semconv.TAINT_ARGUMENT_ATOMS, arguments)
-        decision = self._decide()
+        key_is_well = self._note_idempotency_key(arguments)
+        has_key = key_is_well and semconv.IDEMPOTENCY_KEY_HASH in self._attributes
+        decision = self._decide(arguments, has_key=has_key)
         if unhashable is not None and self._needs_certainty(decision):
             reason = f"the arguments have no canonical form ({unhashable})"
-            decision = Decision(Effect.DENY, decision.rule_ids, ReasonCode.ARGS_UNHASHABLE, reason)
-        if not self._note_idempotency_key(arguments) and self._needs_certainty(decision):
+            decision = _denied(decision, ReasonCode.ARGS_UNHASHABLE, reason)
+        if not key_is_well and self._needs_certainty(decision):
             reason = "the idempotency key cannot be computed"
-            decision = Decision(
-                Effect.DENY, decision.rule_ids, ReasonCode.IDEMPOTENCY_KEY_ERROR, reason
-            )
+            decision = _denied(decision, ReasonCode.IDEMPOTENCY_KEY_ERROR, reason)
         self._note_decision(decision)
-        if decision.effect is Effect.ALLOW:
+        if decision.effect is Effect.ALLOW or not decision.enforced:
             return None
         if decision.effect is Effect.REQUIRE_APPROVAL:
             return self._request(arguments, decision)
@@ -240,7 +255,7 @@ class Attempt:
             self._capture(
                 semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
             )
-            self._note_decision(self._decide())
+            self._note_decision(self._decide(arguments, has_key=None))
             raise
 
     def _hash(self, bound: dict[str, object]) -> tuple[Arguments, Unhashable | None]:
@@ -267,18 +282,41 @@ class Attempt:
         note[semconv.TOOL_ARGS_HASH_CANON] = CANON
         return arguments, None
 
-    def _decide(self) -> Decision:
-        """Ask the policy; a policy that cannot be asked denies."""
-        policy = self._settings.policy
+    def _decide(self, arguments: Arguments | None, *, has_key: bool | None) -> Decision:
+        """Ask the policy; one that lets the call through counts it for the next."""
+        policy, trajectory = self._settings.policy, self._trajectory
         if policy is None:
             return NO_POLICY
-        trajectory = self._trajectory
-        call = Call(
-            tool=self._spec.name,
-            labels=frozenset(self._spec.labels),
-            agent=trajectory.agent if trajectory else None,
-            succeeded=trajectory.succeeded if trajectory else frozenset(),
-        )
+        if trajectory is None:
+            return self._ask(policy, Call(**self._asked(arguments, has_key)))
+        history, at_s = trajectory.history, time.monotonic()
+        with history.lock:
+            call = Call(
+                **self._asked(arguments, has_key),
+                agent=trajectory.agent,
+                succeeded=trajectory.succeeded,
+                session=trajectory.session,
+                earlier=history.let_through,
+                at_s=at_s,
+            )
+            decision = self._ask(policy, call)
+            if decision.effect is not Effect.DENY or not decision.enforced:
+                self._let_through = Earlier(self._spec.name, decision.labels or call.labels, at_s)
+                history.let_through.append(self._let_through)
+        return decision
+
+    def _asked(self, arguments: Arguments | None, has_key: bool | None) -> dict[str, Any]:
+        """What a policy is asked about a call, whatever trajectory it is in."""
+        return {
+            "tool": self._spec.name,
+            "labels": frozenset(self._spec.labels),
+            "arguments": arguments,
+            "idempotency_key": has_key,
+            "schema_version": self._spec.schema_version,
+        }
+
+    def _ask(self, policy: Decider, call: Call) -> Decision:
+        """Ask the policy; a policy that cannot be asked denies."""
         try:
             decision = policy.decide(call)
             if not isinstance(decision, Decision):
@@ -288,14 +326,16 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - a policy that cannot be asked allows nothing
             guard.note("policy", "the policy failed (%s); calls are denied", type(error).__name__)
             reason = f"the policy could not be asked ({type(error).__name__})"
-            return Decision(Effect.DENY, (), ReasonCode.POLICY_ERROR, reason)
+            mode: Mode = "shadow" if getattr(policy, "mode", None) == "shadow" else "enforce"
+            return Decision(Effect.DENY, (), ReasonCode.POLICY_ERROR, reason, mode)
         return decision
 
     def _needs_certainty(self, decision: Decision) -> bool:
         """Whether the call must not run unless everything about it is known."""
         if decision.effect is Effect.DENY:
             return False
-        return self._spec.dangerous or decision.effect is Effect.REQUIRE_APPROVAL
+        dangerous = self._spec.dangerous or decision.dangerous
+        return dangerous or decision.effect is Effect.REQUIRE_APPROVAL
 
     def _note_idempotency_key(self, arguments: Arguments) -> bool:
         """Record the hash of the idempotency key; whether all is well with it."""
@@ -328,6 +368,10 @@ class Attempt:
         note[semconv.POLICY_REASON_CODE] = decision.reason_code.value
         if decision.rule_ids:
             note[semconv.POLICY_RULE_IDS] = decision.rule_ids
+        if not decision.enforced:
+            note[semconv.POLICY_MODE], note[semconv.POLICY_ENFORCED] = decision.mode, False
+        if decision.labels:
+            note[semconv.TOOL_LABELS] = tuple(sorted(decision.labels))
 
     def _request(self, arguments: Arguments, decision: Decision) -> ApprovalRequest:
         policy, trajectory = self._settings.policy, self._trajectory
@@ -344,6 +388,9 @@ class Attempt:
             policy_digest=policy.digest if policy else "",
             rule_ids=decision.rule_ids,
             reason=decision.reason,
+            schema_version=self._spec.schema_version,
+            args_hash_key_id=settings.hash_key(self._settings).id,
+            approvers=decision.approval.approvers if decision.approval else None,
         )
 
     def _take(self, approval: Approval, request: ApprovalRequest) -> None:
@@ -361,6 +408,9 @@ class Attempt:
             )
         if approval.status != "approved":
             raise ApprovalRequired(request.tool, approval.id, request.rule_ids, request.reason)
+        if request.approvers is not None and approval.approver not in request.approvers:
+            reason = "the approval was given by somebody who may not give it"
+            self._deny(request, ReasonCode.APPROVAL_MISMATCH, reason)
         if self._hash_again() != request.args_hash:
             reason = "the arguments changed while the approval was asked for"
             self._deny(request, ReasonCode.ARGS_CHANGED, reason)
@@ -444,3 +494,8 @@ class Attempt:
             if self._trajectory.agent is not None:
                 note[semconv.GEN_AI_AGENT_NAME] = self._trajectory.agent
         spans.put(self._span, note)
+
+
+def _denied(decision: Decision, code: ReasonCode, reason: str) -> Decision:
+    """A denial of our own in the place of what the policy said; its mode and labels stay."""
+    return replace(decision, effect=Effect.DENY, reason_code=code, reason=reason)

@@ -10,7 +10,9 @@ current for its consumer, too. Open it around the generator, not in it.
 import functools
 import inspect
 import secrets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, cast
 
@@ -19,6 +21,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from toolverdict.instrument import capture, guard, provenance, redaction, semconv, settings, spans
+from toolverdict.instrument.decisions import Earlier
 from toolverdict.instrument.ids import as_text
 from toolverdict.instrument.outcomes import outcome_of_exception
 
@@ -28,19 +31,46 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Trajectory:
-    """A trajectory that is open: its ids, and the tools that succeeded in it."""
+class History:
+    """The tools that succeeded in a trajectory, and the calls that were let through.
 
-    def __init__(self, agent: str | None, conversation_id: str, succeeded: set[str]) -> None:
+    Decide and add under the lock, or calls at the same time overrun a limit together.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held while a call is decided."""
+        self.succeeded: set[str] = set()
+        self.let_through: list[Earlier] = []
+
+    def take_back(self, call: Earlier) -> None:
+        """Forget a call that was let through and whose body never ran."""
+        with self.lock, suppress(ValueError):
+            self.let_through.remove(call)
+
+
+class Trajectory:
+    """A trajectory that is open: its ids, and what has been done in it."""
+
+    def __init__(
+        self,
+        agent: str | None,
+        conversation_id: str,
+        history: History,
+        session: Mapping[str, object],
+    ) -> None:
         self.agent = agent
         """The agent whose trajectory it is."""
         self.conversation_id = conversation_id
         """The conversation that it belongs to."""
+        self.history = history
+        """What has been done in it; shared with those that continue the same conversation."""
+        self.session = session
+        """What is certain about the session, such as the user's own id, for policies."""
         self.trace_id: str | None = None
         """The trace that its spans are in, in hexadecimal; None when no span is made."""
         self.ended = False
         """Whether it has been left."""
-        self._succeeded = succeeded
         self._inside: Context | None = None
         self._outside: Context | None = None
 
@@ -76,11 +106,11 @@ class Trajectory:
     @property
     def succeeded(self) -> frozenset[str]:
         """Names of the tools that succeeded so far."""
-        return frozenset(self._succeeded)
+        return frozenset(self.history.succeeded)
 
     def note_success(self, tool: str) -> None:
         """Remember that a tool succeeded."""
-        self._succeeded.add(tool)
+        self.history.succeeded.add(tool)
 
 
 def current_trajectory() -> Trajectory | None:
@@ -105,11 +135,13 @@ class TrajectoryScope:
         conversation_id: str | None,
         case_id: str | None,
         user_input: object,
+        session: Mapping[str, object] | None,
     ) -> None:
         self._agent = agent
         self._conversation_id = conversation_id
         self._case_id = case_id
         self._user_input = user_input
+        self._session = session
         self._span: Span | None = None
         self._opened: Trajectory | None = None
 
@@ -177,16 +209,20 @@ class TrajectoryScope:
         return run
 
     def _again(self) -> Self:
-        return type(self)(self._agent, self._conversation_id, self._case_id, self._user_input)
+        return type(self)(
+            self._agent, self._conversation_id, self._case_id, self._user_input, self._session
+        )
 
     def _open(self) -> Trajectory:
         outer = current_trajectory()
         if outer is not None and self._conversation_id in (None, outer.conversation_id):
             # An agent that hands over within one conversation hands over what was done in it.
-            return Trajectory(self._agent or outer.agent, outer.conversation_id, outer._succeeded)
-        return Trajectory(
-            self._agent, self._conversation_id or f"conv_{secrets.token_hex(12)}", set()
-        )
+            session = outer.session if self._session is None else self._session
+            return Trajectory(
+                self._agent or outer.agent, outer.conversation_id, outer.history, session
+            )
+        conversation_id = self._conversation_id or f"conv_{secrets.token_hex(12)}"
+        return Trajectory(self._agent, conversation_id, History(), self._session or {})
 
     def _start_span(self, opened: Trajectory) -> Span:
         attributes: dict[str, str] = {
@@ -219,6 +255,7 @@ def trajectory(
     conversation_id: object = None,
     case_id: object = None,
     user_input: object = None,
+    session: Mapping[str, object] | None = None,
 ) -> TrajectoryScope:
     """Open a trajectory: the tool calls inside belong to one task of one agent.
 
@@ -232,12 +269,15 @@ def trajectory(
         conversation_id: The conversation that the task belongs to; a new one by default.
         case_id: The test case that is played, if one is.
         user_input: What the user asked; recorded only if ``capture`` is not ``off``.
+        session: What is certain about the session, such as the user's own id; a policy compares
+            arguments with it (``equals_session``), and it is never recorded.
     """
     return TrajectoryScope(
         as_text("agent", agent),
         as_text("conversation id", conversation_id),
         as_text("case id", case_id),
         user_input,
+        session,
     )
 
 
