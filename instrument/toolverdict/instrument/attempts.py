@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from opentelemetry import trace
 from opentelemetry.trace import Span
@@ -51,6 +51,10 @@ from toolverdict.instrument.outcomes import Outcome, outcome_of_exception, outco
 from toolverdict.instrument.tools import Coerce, Given, ToolSpec
 from toolverdict.instrument.trajectories import current_trajectory
 
+if TYPE_CHECKING:
+    from toolverdict.instrument.idempotency import Replay
+    from toolverdict.instrument.on_record import OnRecord
+
 
 class Attempt:
     """One attempt to call a tool; a context manager around everything that the attempt does.
@@ -68,6 +72,8 @@ class Attempt:
         """Whether the tool goes on after it has returned; ``finish`` ends the attempt then."""
         self.taken_up = False
         """Whether what goes on was awaited or iterated at least once."""
+        self.replay: Replay | None = None
+        """What an earlier call with the same key gave; the body does not run again."""
         self._spec = spec
         self._args = args
         self._kwargs = kwargs
@@ -83,6 +89,7 @@ class Attempt:
         self._outcome: Outcome | None = None
         self._finished = False
         self._let_through: Earlier | None = None
+        self._on_record: OnRecord | None = None
 
     def step(self) -> spans.Attached:
         """Make the innermost span current for a piece of work that does not yield.
@@ -95,31 +102,53 @@ class Attempt:
         """Let the body run, or raise.
 
         Returns:
-            The arguments that it shall run with.
+            The arguments that it shall run with, unless ``replay`` says what to give back instead.
 
         Raises:
             TypeError: The arguments do not fit the tool.
             InvalidArguments: They cannot be made what its annotations say.
             ToolDenied: The policy or the approver said no.
             ApprovalRequired: Nobody has said yes yet.
+            IdempotencyError: An earlier call with its key stands in the way.
+            AuditFailed: It cannot be put on record, and could do harm.
         """
         request = self._consider()
+        if self._was_made_before():
+            return self._args, self._kwargs
         if request is not None:
             with self.step():
                 answer = approvals.ask(self._settings.approver, request)
             self._take(answer, request)
+        if self._on_record is not None:
+            self.replay = self._on_record.begin()
         return self._admitted()
 
     async def admit_async(self) -> Given:
         """The same, waiting for an approver that takes its time."""
         request = self._consider()
+        if self._was_made_before():
+            return self._args, self._kwargs
         if request is not None:
             with self.step():
                 answer = await approvals.ask_async(self._settings.approver, request)
             self._take(answer, request)
+        if self._on_record is not None:
+            self.replay = await self._on_record.begin_async()
         return self._admitted()
 
+    def _was_made_before(self) -> bool:
+        """Whether the call was made already and is answered from the record; nobody is asked."""
+        if self._settings.idempotency is None and self._settings.audit is None:
+            return False
+        from toolverdict.instrument.on_record import OnRecord
+
+        self._on_record = OnRecord(self._settings, self._spec, self._attributes)
+        self.replay = self._on_record.look()
+        return self.replay is not None
+
     def _admitted(self) -> Given:
+        if self.replay is not None:
+            return self._args, self._kwargs
         self._executed = True
         given = self._args, self._kwargs
         if self._spec.binder.receiver is not None:
@@ -153,12 +182,23 @@ class Attempt:
         self._outcome = outcome
         if self._spec.untrusted:
             self._note_atoms(semconv.TAINT_RESULT_ATOMS, result)
+        if self._on_record is not None:
+            self._on_record.returned(result, outcome)
         if outcome.failed:
             spans.note_failure(self._span, semconv.ERROR_TYPE_IN_BAND, outcome)
         self._capture(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TOOL_RESULT_TRUNCATED, result)
 
+    def replayed(self) -> Any:
+        """Take note that the call was answered from the record, and give the answer on."""
+        assert self.replay is not None
+        failed = self.replay.state != "succeeded"
+        self._outcome = Outcome.ERROR if failed else self._judged(self.replay.result)
+        return self.replay.result
+
     def exhausted(self, value: object) -> None:
         """Take note that a generator tool ended, and of the value that it returned."""
+        if self._on_record is not None:
+            self._on_record.exhausted()
         if value is None and self.items:
             self._outcome = Outcome.OK
         else:
@@ -197,6 +237,10 @@ class Attempt:
             self._outcome = outcome = self._outcome_of(error)
             spans.note_exception(self._span, error, outcome)
         outcome = self._outcome or Outcome.UNKNOWN
+        if self._on_record is not None:
+            self._on_record.ended(error, outcome)
+            if self._on_record.status is not None:
+                self._attributes[semconv.IDEMPOTENCY_STATUS] = self._on_record.status
         self._attributes[semconv.TOOL_OUTCOME] = outcome.value
         self._attributes[semconv.TOOL_EXECUTED] = self._executed
         if self.items is not None:

@@ -12,7 +12,9 @@ from toolverdict.instrument.outcomes import Interrupt
 from toolverdict.instrument.settings import MAX_CAPTURED_BYTES, Capture, Settings
 
 if TYPE_CHECKING:
+    from toolverdict.instrument.audit import AuditLog
     from toolverdict.instrument.export import Outlet, Protocol
+    from toolverdict.instrument.idempotency import IdempotencyStore
     from toolverdict.instrument.policy import Policy
 
 
@@ -50,6 +52,8 @@ def configure(
     capture: Capture = "off",
     max_captured_bytes: int = MAX_CAPTURED_BYTES,
     interrupts: Collection[Interrupt] = (),
+    idempotency: "IdempotencyStore | None" = None,
+    audit: "AuditLog | None" = None,
 ) -> Telemetry:
     """Set this process up. Calling it again replaces every setting.
 
@@ -71,6 +75,8 @@ def configure(
         max_captured_bytes: What is longer than this is left out and flagged.
         interrupts: Exceptions that pause a tool until somebody answers, besides those of LangGraph
             and pydantic-ai: classes, or ``"module.Class"``. Their outcome is ``pending_approval``.
+        idempotency: Keeps the keys of calls that have one, so that each takes effect once.
+        audit: Keeps a record of every call, before its body runs and after.
 
     Raises:
         ConfigurationError: A setting cannot be used.
@@ -94,6 +100,8 @@ def configure(
             capture=capture,
             max_captured_bytes=max_captured_bytes,
             interrupts=_interrupts(interrupts),
+            idempotency=idempotency,
+            audit=audit,
             provider=provider,
         )
     )

@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.attempts import Attempt
@@ -20,6 +20,9 @@ from toolverdict.instrument.overrides import is_overridden
 from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.signatures import auto_version, returns_none
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
+
+if TYPE_CHECKING:
+    from toolverdict.instrument.idempotency import Reconcile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +56,8 @@ def tool(
     exclude: Collection[str] = (),
     outcome: OutcomeHook | None = None,
     coerce: bool = False,
+    idempotent: bool = False,
+    reconcile: "Reconcile | None" = None,
 ) -> ToolDecorator: ...
 def tool(
     function: Any = None,
@@ -65,6 +70,8 @@ def tool(
     exclude: Collection[str] = (),
     outcome: OutcomeHook | None = None,
     coerce: bool = False,
+    idempotent: bool = False,
+    reconcile: "Reconcile | None" = None,
 ) -> Any:
     """Make a function or method a tool: sync, async, generator or async generator.
 
@@ -84,6 +91,8 @@ def tool(
         coerce: Whether arguments are made what the annotations say, by pydantic, before they are
             hashed and decided about; the tool gets them like that. What cannot be made so raises
             ``InvalidArguments``, and the tool does not run.
+        idempotent: Whether the tool may run again when nobody knows whether it has run.
+        reconcile: Asked what became of a call whose end is unknown (see ``idempotency``).
 
     Raises:
         TypeError: What is decorated is not a function or method, or a setting does not fit it.
@@ -116,6 +125,8 @@ def tool(
             outcome_hook=outcome,
             returns_none=returns_none(binder.signature),
             coerce=_coercion(target, binder) if coerce else None,
+            idempotent=idempotent,
+            reconcile=reconcile,
         )
         return _wrapper(spec, target)
 
@@ -148,6 +159,8 @@ def _wrap_function(spec: ToolSpec, function: Callable[..., Any]) -> Callable[...
             return function(*args, **kwargs)
         with Attempt(spec, args, kwargs) as attempt:
             given, named = attempt.admit()
+            if attempt.replay is not None:
+                return attempt.replayed()
             with attempt.step():
                 result = function(*given, **named)
             return settled(result, attempt)
@@ -164,6 +177,8 @@ def _wrap_coroutine(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..
             return await function(*args, **kwargs)
         with Attempt(spec, args, kwargs) as attempt:
             given, named = await attempt.admit_async()
+            if attempt.replay is not None:
+                return attempt.replayed()
             with attempt.step():
                 result = await function(*given, **named)
             return settled(result, attempt)

@@ -63,6 +63,9 @@ OutcomeHook = Callable[[object], "Outcome | None"]
 _BY_CLASS: Final[tuple[tuple[type[BaseException], Outcome], ...]] = (
     (errors.ToolDenied, Outcome.DENIED),
     (errors.ApprovalRequired, Outcome.PENDING_APPROVAL),
+    (errors.IdempotencyError, Outcome.DENIED),
+    (errors.AuditFailed, Outcome.DENIED),
+    (errors.StoreError, Outcome.DENIED),
     (errors.InvalidArguments, Outcome.INVALID_ARGUMENTS),
     (errors.PermissionDenied, Outcome.PERMISSION_DENIED),
     (errors.Refused, Outcome.REFUSED),

@@ -85,3 +85,5 @@ APPROVAL_ID: Final = "approval.id"
 APPROVAL_STATUS: Final = "approval.status"
 
 IDEMPOTENCY_KEY_HASH: Final = "idempotency.key_hash"
+IDEMPOTENCY_STATUS: Final = "idempotency.status"
+"""``new``, ``replayed`` (the body did not run again), ``in_progress``, ``conflict``, ``unknown``."""

@@ -3,7 +3,7 @@
 import os
 import threading
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from opentelemetry import trace
 
@@ -13,6 +13,10 @@ from toolverdict.instrument.decisions import Decider
 from toolverdict.instrument.errors import ConfigurationError
 from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.outcomes import Interrupt
+
+if TYPE_CHECKING:
+    from toolverdict.instrument.audit import AuditLog
+    from toolverdict.instrument.idempotency import IdempotencyStore
 
 HASH_KEY_ENV: Final = "TOOLVERDICT_HASH_KEY"
 SCOPE: Final = "toolverdict.instrument"
@@ -33,6 +37,8 @@ class Settings:
             or ``full``.
         max_captured_bytes: What takes more than this many bytes is left out.
         interrupts: Exceptions of these classes wait for somebody and are no failure.
+        idempotency: Keeps idempotency keys; None keeps none.
+        audit: Keeps a record of every call; None keeps none.
         provider: Makes the spans; None is the global provider of the moment.
     """
 
@@ -42,6 +48,8 @@ class Settings:
     capture: Capture = "off"
     max_captured_bytes: int = MAX_CAPTURED_BYTES
     interrupts: tuple[Interrupt, ...] = ()
+    idempotency: "IdempotencyStore | None" = None
+    audit: "AuditLog | None" = None
     provider: trace.TracerProvider | None = None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolverdict.instrument import semconv, spans
 from toolverdict.instrument.arguments import Arguments, Binder
@@ -10,6 +10,9 @@ from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.spans import Attributes
+
+if TYPE_CHECKING:
+    from toolverdict.instrument.idempotency import Reconcile
 
 IdempotencyKey = Callable[[Arguments], object]
 """Makes the idempotency key of a call from its arguments; None is no key."""
@@ -34,6 +37,8 @@ class ToolSpec:
         outcome_hook: Its author's own judgement of results, if there is one.
         returns_none: Whether it is declared to return nothing.
         coerce: Makes its arguments what its annotations say, if it shall.
+        idempotent: Whether it may run again when nobody knows whether it has run.
+        reconcile: Asked what became of a call whose end is unknown.
     """
 
     name: str
@@ -44,6 +49,8 @@ class ToolSpec:
     outcome_hook: OutcomeHook | None
     returns_none: bool
     coerce: Coerce | None = None
+    idempotent: bool = False
+    reconcile: "Reconcile | None" = None
     span_name: str = field(init=False)
     attributes: Attributes = field(init=False)
     body_span_name: str = field(init=False)

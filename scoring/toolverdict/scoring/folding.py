@@ -13,6 +13,8 @@ from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.model import Captured, ToolCall
 from toolverdict.scoring.spans import Tree
 
+_REPLAYED = "replayed"  # answered from the record of an earlier call, without running again
+
 _WORST_FIRST = (
     Outcome.DENIED,
     Outcome.PENDING_APPROVAL,
@@ -119,6 +121,7 @@ def _merge(outer: ToolCall, inner: ToolCall) -> ToolCall:
         approval_id=decided.approval_id or outer.approval_id or inner.approval_id,
         approval_status=decided.approval_status or outer.approval_status or inner.approval_status,
         idempotency_key_hash=outer.idempotency_key_hash or inner.idempotency_key_hash,
+        idempotency_status=outer.idempotency_status or inner.idempotency_status,
         schema_version=outer.schema_version or inner.schema_version,
         labels=tuple(dict.fromkeys((*outer.labels, *inner.labels))),
     )
@@ -133,6 +136,6 @@ def _settled(call: ToolCall) -> ToolCall:
         # Arguments may have been refused before the body or by it: the span does not say which.
         elif call.outcome not in (Outcome.INVALID_ARGUMENTS, Outcome.UNKNOWN):
             executed = True
-    elif executed is False and call.outcome.succeeded:
+    elif executed is False and call.outcome.succeeded and call.idempotency_status != _REPLAYED:
         executed = None  # a success of a body that did not run: one of the two is wrong
     return replace(call, executed=executed)

@@ -52,6 +52,7 @@ class ToolCall:
     approval_id: str | None = None
     approval_status: str | None = None
     idempotency_key_hash: str | None = None
+    idempotency_status: str | None = None
     schema_version: str | None = None
     labels: tuple[str, ...] = ()
     agent: str | None = None

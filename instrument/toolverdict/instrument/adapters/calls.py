@@ -67,6 +67,8 @@ class ModelCall(Attempt):
         """Run the tool if it may be run, and give on what it returns or raises."""
         with self:
             self.allow()
+            if self.replay is not None:
+                return self.replayed()
             with self.step():
                 result = body()
             return settled(result, self)
@@ -75,6 +77,8 @@ class ModelCall(Attempt):
         """The same for a tool that is awaited."""
         with self:
             await self.allow_async()
+            if self.replay is not None:
+                return self.replayed()
             with self.step():
                 result = await body()
             return settled(result, self)
@@ -147,7 +151,7 @@ class ModelCall(Attempt):
     def _answered(self) -> bool:
         if self._stopped is not None:
             raise self._stopped
-        return self._executed
+        return self._executed or self.replay is not None
 
 
 def approval_id(call_id: str) -> str:

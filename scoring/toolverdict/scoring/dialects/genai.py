@@ -87,6 +87,7 @@ def read(span: Span) -> ToolCall:
         approval_id=span.text(semconv.APPROVAL_ID),
         approval_status=span.text(semconv.APPROVAL_STATUS),
         idempotency_key_hash=span.text(semconv.IDEMPOTENCY_KEY_HASH),
+        idempotency_status=span.text(semconv.IDEMPOTENCY_STATUS),
         schema_version=span.text(semconv.TOOL_SCHEMA_VERSION),
         labels=_labels(attributes.get(semconv.TOOL_LABELS)),
         weight=adjusted_count(span.trace_state),

@@ -1,0 +1,211 @@
+"""Idempotency keys and audit records in the pipeline: once, in order, and never silently."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolverdict.instrument import (
+    Approval,
+    ApprovalRequest,
+    Refused,
+    ToolTimeout,
+    audit,
+    settings,
+    tool,
+)
+from toolverdict.instrument.errors import (
+    AuditFailed,
+    CallInProgress,
+    IdempotencyConflict,
+    OutcomeUnknown,
+)
+from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.idempotency import IdempotencyStore, Reconciled
+from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.testing import TEST_KEY, CapturedSpans, capture_spans
+
+RAN: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_has_run() -> None:
+    RAN.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
+    with IdempotencyStore(tmp_path / "keys.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def spans() -> Iterator[CapturedSpans]:
+    with capture_spans() as captured:
+        yield captured
+
+
+def keep(**stores: Any) -> None:
+    """Keeps keys or records from now on; the fixture puts the settings back."""
+    from dataclasses import replace
+
+    settings.replace(replace(settings.current(), **stores))
+
+
+@tool(labels=["payment"], idempotency_key="order")
+def pay(order: str, amount: float) -> dict[str, Any]:
+    RAN.append(order)
+    return {"order": order, "amount": amount}
+
+
+def attributes(spans: CapturedSpans, number: int) -> dict[str, Any]:
+    return dict(spans.tool_calls[number].attributes or {})
+
+
+def test_the_same_call_again_is_answered_and_not_run(
+    spans: CapturedSpans, store: IdempotencyStore
+) -> None:
+    keep(idempotency=store)
+    assert pay("o-1", 5.0) == pay("o-1", 5.0) == {"order": "o-1", "amount": 5.0}
+    assert RAN == ["o-1"]
+    first, second = attributes(spans, 0), attributes(spans, 1)
+    assert (first["idempotency.status"], first["tool.executed"]) == ("new", True)
+    assert (second["idempotency.status"], second["tool.executed"]) == ("replayed", False)
+    assert second["tool.outcome"] == "ok"
+
+
+def test_the_same_key_for_other_arguments_stops_the_call(
+    spans: CapturedSpans, store: IdempotencyStore
+) -> None:
+    """An answer to another question is worse than none."""
+    keep(idempotency=store)
+    pay("o-1", 5.0)
+    with pytest.raises(IdempotencyConflict):
+        pay("o-1", 9999.0)
+    assert RAN == ["o-1"]
+    assert attributes(spans, 1)["idempotency.status"] == "conflict"
+    assert attributes(spans, 1)["tool.outcome"] == "denied"
+
+
+@pytest.mark.parametrize(
+    ("raised", "again"),
+    [(Refused("no"), True), (ToolTimeout("late"), False), (RuntimeError("?"), False)],
+    ids=["nothing happened", "nobody knows", "unheard of"],
+)
+def test_a_failure_leaves_the_key_free_only_if_nothing_happened(
+    spans: CapturedSpans, store: IdempotencyStore, raised: Exception, again: bool
+) -> None:
+    keep(idempotency=store)
+
+    @tool(labels=["payment"], idempotency_key="order")
+    def fail(order: str) -> str:
+        RAN.append(order)
+        raise raised
+
+    with pytest.raises(type(raised)):
+        fail("o-1")
+    with pytest.raises(type(raised) if again else OutcomeUnknown):
+        fail("o-1")
+    assert len(RAN) == (2 if again else 1)
+
+
+def test_a_tool_that_can_find_out_goes_on_from_there(
+    spans: CapturedSpans, store: IdempotencyStore
+) -> None:
+    keep(idempotency=store)
+
+    @tool(
+        labels=["payment"],
+        idempotency_key="order",
+        reconcile=lambda unknown: Reconciled("succeeded", "paid after all"),
+    )
+    def slow(order: str) -> str:
+        RAN.append(order)
+        raise ToolTimeout("late")
+
+    with pytest.raises(ToolTimeout):
+        slow("o-1")
+    assert slow("o-1") == "paid after all"
+    assert RAN == ["o-1"]
+
+
+def test_at_the_same_time_the_body_runs_once(spans: CapturedSpans, store: IdempotencyStore) -> None:
+    keep(idempotency=store)
+
+    def one(_: int) -> str:
+        try:
+            pay("o-1", 5.0)
+        except CallInProgress:
+            return "in progress"
+        return "done"
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = set(pool.map(one, range(8)))
+    assert "done" in answers
+    assert RAN == ["o-1"]
+
+
+def test_async_tools_are_on_record_too(spans: CapturedSpans, store: IdempotencyStore) -> None:
+    keep(idempotency=store)
+
+    @tool(idempotency_key="order")
+    async def book(order: str) -> str:
+        RAN.append(order)
+        await asyncio.sleep(0)
+        return f"booked {order}"
+
+    async def twice() -> list[str]:
+        return [await book("o-1"), await book("o-1")]
+
+    assert asyncio.run(twice()) == ["booked o-1"] * 2
+    assert RAN == ["o-1"]
+
+
+def test_nobody_is_asked_about_a_call_that_was_made(store: IdempotencyStore) -> None:
+    asked = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        asked.append(request.tool)
+        return request.approve("me")
+
+    rules = Policy.parse(
+        "{version: 1, id: p, rules: [{id: r, effect: require_approval, tools: [pay]}]}"
+    )
+    with capture_spans(policy=rules, approver=approver):
+        keep(idempotency=store)
+        pay("o-1", 5.0)
+        pay("o-1", 5.0)
+    assert asked == ["pay"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Callable[[], audit.Verification]]:
+    path = tmp_path / "audit.db"
+    key = HashKey.of("17" * 32)
+    with audit.AuditLog(path, key=key, checkpoint_key=TEST_KEY) as opened, capture_spans():
+        keep(audit=opened)
+        yield lambda: audit.verify(path, key=key, checkpoint_key=TEST_KEY, checkpoints=[])
+
+
+def test_every_call_is_on_record_before_and_after(
+    log: Callable[[], audit.Verification],
+) -> None:
+    pay("o-1", 5.0)
+    found = log()
+    assert (found.records, found.problems, found.unfinished) == (2, (), ())
+
+
+def test_a_dangerous_tool_that_cannot_be_put_on_record_does_not_run(
+    spans: CapturedSpans, tmp_path: Path, store: IdempotencyStore
+) -> None:
+    closed = audit.AuditLog(tmp_path / "audit.db", key=None, checkpoint_key=TEST_KEY)
+    closed.close()
+    keep(audit=closed, idempotency=store)
+    with pytest.raises(AuditFailed):
+        pay("o-1", 5.0)
+    assert RAN == []
+    keep(audit=None)
+    assert pay("o-1", 5.0)["order"] == "o-1"
