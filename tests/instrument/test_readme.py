@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from toolverdict.instrument import ApprovalRequired, Refused, ToolDenied, tool, trajectory
+from toolverdict.instrument import (
+    ApprovalRequired,
+    Refused,
+    ToolDenied,
+    settings,
+    tool,
+    trajectory,
+)
+from toolverdict.instrument.audit import read_checkpoints, verify
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.testing import capture_spans
 
@@ -27,7 +36,7 @@ def run(title: str) -> dict[str, Any]:
 
 
 def test_every_block_has_a_test() -> None:
-    assert README.read_text().count("```python") == len(BLOCKS) == 7
+    assert README.read_text().count("```python") == len(BLOCKS) == 8
 
 
 def test_witness_tool_calls() -> None:
@@ -42,6 +51,28 @@ def test_witness_tool_calls() -> None:
         "invoke_agent refund-bot",
     ]
     assert "secret" not in str([dict(span.attributes or {}) for span in spans])
+
+
+def test_keep_approvals_keys_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = settings.replace(None)
+    try:
+        names = run("Keep approvals, keys and records")
+        kept = settings.current()
+        assert kept.audit is not None
+        kept.audit.close()
+        names["approvals"].close()
+        assert kept.idempotency is not None
+        kept.idempotency.close()
+    finally:
+        settings.replace(before)
+    found = verify(
+        "audit.db",
+        key=HashKey.of("6b" * 32),
+        checkpoint_key=HashKey.of("7c" * 32),
+        checkpoints=read_checkpoints(Path("elsewhere.jsonl").read_text().splitlines())[0],
+    )
+    assert (found.records, found.sound, found.anchored) == (2, True, 2)
 
 
 def test_take_arguments_as_they_should_be() -> None:
@@ -69,7 +100,9 @@ def test_send_the_spans_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_decide_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    (yaml,) = re.findall(r"^```yaml\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```yaml\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    yaml, more = blocks
+    Policy.parse(f"version: 1\nid: refunds\nrules:\n{more}")
     Path("policy.yaml").write_text(yaml)
     run("Decide before it runs")
     refund = run("Witness tool calls")["refund"]
