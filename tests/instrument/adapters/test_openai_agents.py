@@ -13,11 +13,21 @@ from toolverdict.instrument.testing import capture_spans
 
 pytest.importorskip("agents", reason="openai-agents is not installed")
 
-from agents import Agent, FunctionTool, RunConfig, Runner, RunState, function_tool
+from agents import (
+    Agent,
+    FunctionTool,
+    RunConfig,
+    Runner,
+    RunState,
+    function_tool,
+    set_trace_processors,
+)
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from toolverdict.instrument.adapters.openai_agents import instrument_tools
 
+# The SDK's own exporter works in the background and would speak up in the middle of other tests.
+set_trace_processors([])
 QUIET = RunConfig(tracing_disabled=True)
 
 
