@@ -15,15 +15,15 @@ from typing import Annotated, Any
 import typer
 
 from toolverdict.command_keys import key_of
-from toolverdict.instrument import lookalikes
-from toolverdict.instrument.approval_store import (
+from toolverdict.instrument.errors import ToolverdictError
+from toolverdict.instrument.settings import HASH_KEY_ENV
+from toolverdict.instrument.stores import lookalikes
+from toolverdict.instrument.stores.approvals import (
     ApprovalRecord,
     ApprovalStore,
     ApproverKind,
     StoredStatus,
 )
-from toolverdict.instrument.errors import ToolverdictError
-from toolverdict.instrument.settings import HASH_KEY_ENV
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from toolverdict.command_keys import key_of
-from toolverdict.instrument import lookalikes
-from toolverdict.instrument.audit import (
+from toolverdict.instrument.errors import ToolverdictError
+from toolverdict.instrument.settings import HASH_KEY_ENV
+from toolverdict.instrument.stores import lookalikes
+from toolverdict.instrument.stores.audit import (
     CHECKPOINT_KEY_ENV,
     Verification,
     read_checkpoints,
     verify,
 )
-from toolverdict.instrument.errors import ToolverdictError
-from toolverdict.instrument.settings import HASH_KEY_ENV
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 

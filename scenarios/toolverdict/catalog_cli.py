@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from toolverdict.instrument.catalogue import Catalogue, CatalogueError
-from toolverdict.instrument.catalogue_diff import ToolDiff, diff
-from toolverdict.instrument.catalogue_sources import catalogue_of
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError
+from toolverdict.instrument.catalogue.diff import ToolDiff, diff
+from toolverdict.instrument.catalogue.sources import catalogue_of
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Pin the tools, and see what changed since."

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolverdict.instrument.catalogue import Catalogue, CatalogueError
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError
 from toolverdict.instrument.errors import PolicyError
 from toolverdict.instrument.policy.check import PolicyFinding, check_policy
 from toolverdict.instrument.policy.policy import Policy

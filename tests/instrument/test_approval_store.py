@@ -28,13 +28,13 @@ from toolverdict.instrument import (
     tool,
     trajectory,
 )
-from toolverdict.instrument.approval_store import ApprovalRecord, ApprovalStore, action_digest
-from toolverdict.instrument.clocks import Clock
 from toolverdict.instrument.errors import StoreError, TransitionRefused
 from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.stores.approvals import ApprovalRecord, ApprovalStore, action_digest
+from toolverdict.instrument.stores.clocks import Clock
+from toolverdict.instrument.stores.webhook import Webhook, signature
 from toolverdict.instrument.testing import capture_spans
-from toolverdict.instrument.webhook import Webhook, signature
 
 KEY = HashKey.of(b"k" * 32)
 ASK = Policy.parse(
@@ -469,7 +469,7 @@ def test_a_database_that_cannot_be_used_approves_nothing(store: ApprovalStore) -
 def test_a_forked_process_opens_its_own_connection(store: ApprovalStore, tmp_path: Path) -> None:
     code = """
 import os, sys
-from toolverdict.instrument.approval_store import ApprovalStore
+from toolverdict.instrument.stores.approvals import ApprovalStore
 from toolverdict.instrument.errors import TransitionRefused
 from toolverdict.instrument.hashing import HashKey
 store = ApprovalStore(sys.argv[1], key=HashKey.of(b"k" * 32))
@@ -498,7 +498,7 @@ except TransitionRefused:
 # --- many at once --------------------------------------------------------------------------------
 RACE = """
 import sys, time
-from toolverdict.instrument.approval_store import ApprovalStore
+from toolverdict.instrument.stores.approvals import ApprovalStore
 from toolverdict.instrument.errors import TransitionRefused
 from toolverdict.instrument.hashing import HashKey
 store = ApprovalStore(sys.argv[1], key=HashKey.of(b"k" * 32))

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from toolverdict.instrument import ConfigurationError, Outcome, audit, guard
-from toolverdict.instrument.audit import (
+from toolverdict.instrument import ConfigurationError, Outcome, guard
+from toolverdict.instrument.errors import AuditFailed, StoreError
+from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.stores import audit
+from toolverdict.instrument.stores.audit import (
     AuditLog,
     Checkpoint,
     CheckpointFile,
@@ -19,9 +22,7 @@ from toolverdict.instrument.audit import (
     read_checkpoints,
     verify,
 )
-from toolverdict.instrument.clocks import SYSTEM, Clock
-from toolverdict.instrument.errors import AuditFailed, StoreError
-from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.stores.clocks import SYSTEM, Clock
 
 KEY = HashKey.of(b"k" * 32)
 ANCHOR_KEY = HashKey.of(b"a" * 32)
@@ -301,7 +302,7 @@ def test_keys_must_be_two_and_last(path: Path, anchors: list[Checkpoint]) -> Non
 
 
 def test_what_is_no_log_is_not_verified(tmp_path: Path) -> None:
-    from toolverdict.instrument.approval_store import ApprovalStore
+    from toolverdict.instrument.stores.approvals import ApprovalStore
 
     ApprovalStore(tmp_path / "db", key=KEY).close()
     for name in ("none", "db"):
@@ -353,7 +354,7 @@ def test_a_log_goes_on_in_another_file(
 def test_two_writers_and_a_fork_make_one_chain(path: Path, anchors: list[Checkpoint]) -> None:
     code = """
 import os, sys
-from toolverdict.instrument import audit
+from toolverdict.instrument.stores import audit
 from toolverdict.instrument.hashing import HashKey
 log = audit.AuditLog(sys.argv[1], key=HashKey.of(b"k" * 32))
 child = os.fork()

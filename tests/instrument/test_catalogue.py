@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolverdict.instrument import tool
-from toolverdict.instrument.catalogue import Catalogue, CatalogueError, Tool
-from toolverdict.instrument.catalogue_diff import diff
-from toolverdict.instrument.catalogue_sources import (
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError, Tool
+from toolverdict.instrument.catalogue.diff import diff
+from toolverdict.instrument.catalogue.sources import (
     catalogue_of,
     tool_of_function,
     tool_of_model,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolverdict.instrument.schema_changes import Kind, is_breaking, schema_changes
+from toolverdict.instrument.catalogue.schema_changes import Kind, is_breaking, schema_changes
 
 TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "number"}

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from toolverdict.instrument import InvalidArguments, Outcome, Refused, ToolTimeout, guard
-from toolverdict.instrument import idempotency as module
-from toolverdict.instrument.clocks import Clock
 from toolverdict.instrument.errors import (
     AlreadyDone,
     CallInProgress,
@@ -24,7 +22,9 @@ from toolverdict.instrument.errors import (
     OutcomeUnknown,
     StoreError,
 )
-from toolverdict.instrument.idempotency import (
+from toolverdict.instrument.stores import idempotency as module
+from toolverdict.instrument.stores.clocks import Clock
+from toolverdict.instrument.stores.idempotency import (
     NO_RESULT,
     Conflict,
     IdempotencyStore,
@@ -330,7 +330,7 @@ async def test_tasks_run_the_body_once(store: IdempotencyStore) -> None:
 
 PROCESS = """
 import sys, os
-from toolverdict.instrument.idempotency import IdempotencyStore, admit
+from toolverdict.instrument.stores.idempotency import IdempotencyStore, admit
 store = IdempotencyStore(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -368,7 +368,7 @@ def test_processes_run_each_body_once(tmp_path: Path) -> None:
 def test_a_crash_is_unknown_when_the_lease_is_over(tmp_path: Path, effect: str) -> None:
     code = (
         "import os, sys\n"
-        "from toolverdict.instrument.idempotency import IdempotencyStore, admit\n"
+        "from toolverdict.instrument.stores.idempotency import IdempotencyStore, admit\n"
         "store = IdempotencyStore(sys.argv[1], lease_s=0.3)\n"
         "admit(store, tool='refund', key_hash='k', fingerprint='args')\n"
         "if sys.argv[2] == 'after':\n    open(sys.argv[1] + '.effect', 'w').close()\n"
@@ -429,7 +429,7 @@ def test_what_has_no_hash_is_not_taken(store: IdempotencyStore, change: dict[str
 def test_it_shares_the_file_of_the_approvals_and_refuses_a_newer_table(
     store: IdempotencyStore, tmp_path: Path
 ) -> None:
-    from toolverdict.instrument.approval_store import ApprovalStore
+    from toolverdict.instrument.stores.approvals import ApprovalStore
 
     ApprovalStore(tmp_path / "db").close()
     connection = sqlite3.connect(tmp_path / "db")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolverdict.instrument.lookalikes import made_visible, warnings
+from toolverdict.instrument.stores.lookalikes import made_visible, warnings
 
 HONEST = ["", "pay 12.50 € to Zoë", "支払い 東京", "ελληνικά", "Привет мир", "a\nb\tc", "日本 abc"]
 HIDDEN = {

@@ -13,7 +13,6 @@ from toolverdict.instrument import (
     ApprovalRequest,
     Refused,
     ToolTimeout,
-    audit,
     settings,
     tool,
 )
@@ -24,8 +23,9 @@ from toolverdict.instrument.errors import (
     OutcomeUnknown,
 )
 from toolverdict.instrument.hashing import HashKey
-from toolverdict.instrument.idempotency import IdempotencyStore, Reconciled
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.stores import audit
+from toolverdict.instrument.stores.idempotency import IdempotencyStore, Reconciled
 from toolverdict.instrument.testing import TEST_KEY, CapturedSpans, capture_spans
 
 RAN: list[str] = []

@@ -16,9 +16,9 @@ from toolverdict.instrument import (
     tool,
     trajectory,
 )
-from toolverdict.instrument.audit import read_checkpoints, verify
 from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.stores.audit import read_checkpoints, verify
 from toolverdict.instrument.testing import capture_spans
 
 README = Path(__file__).parents[2] / "instrument" / "README.md"

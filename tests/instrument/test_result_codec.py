@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolverdict.instrument.result_codec import ResultCodec, Unencodable
+from toolverdict.instrument.stores.result_codec import ResultCodec, Unencodable
 
 
 class Colour(enum.Enum):

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from toolverdict.approvals_cli import app
 from toolverdict.instrument import ApprovalRequest
-from toolverdict.instrument.approval_store import ApprovalStore
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.stores.approvals import ApprovalStore
 
 KEY = "6b" * 32
 REQUEST = ApprovalRequest(

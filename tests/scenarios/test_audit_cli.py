@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from toolverdict.audit_cli import app
-from toolverdict.instrument import audit
-from toolverdict.instrument.audit import AuditLog, CheckpointFile
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.stores import audit
+from toolverdict.instrument.stores.audit import AuditLog, CheckpointFile
 
 KEY, CHECKPOINT_KEY = "6b" * 32, "61" * 32
 

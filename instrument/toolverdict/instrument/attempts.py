@@ -52,8 +52,8 @@ from toolverdict.instrument.tools import Coerce, Given, ToolSpec
 from toolverdict.instrument.trajectories import current_trajectory
 
 if TYPE_CHECKING:
-    from toolverdict.instrument.idempotency import Replay
     from toolverdict.instrument.on_record import OnRecord
+    from toolverdict.instrument.stores.idempotency import Replay
 
 
 class Attempt:

@@ -12,10 +12,10 @@ from toolverdict.instrument.outcomes import Interrupt
 from toolverdict.instrument.settings import MAX_CAPTURED_BYTES, Capture, Settings
 
 if TYPE_CHECKING:
-    from toolverdict.instrument.audit import AuditLog
     from toolverdict.instrument.export import Outlet, Protocol
-    from toolverdict.instrument.idempotency import IdempotencyStore
     from toolverdict.instrument.policy import Policy
+    from toolverdict.instrument.stores.audit import AuditLog
+    from toolverdict.instrument.stores.idempotency import IdempotencyStore
 
 
 class Telemetry:

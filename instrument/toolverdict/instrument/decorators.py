@@ -22,7 +22,7 @@ from toolverdict.instrument.signatures import auto_version, returns_none
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
 
 if TYPE_CHECKING:
-    from toolverdict.instrument.idempotency import Reconcile
+    from toolverdict.instrument.stores.idempotency import Reconcile
 
 P = ParamSpec("P")
 R = TypeVar("R")

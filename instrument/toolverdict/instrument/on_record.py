@@ -8,7 +8,7 @@ body run. A process that dies in between leaves an unknown end, never a second r
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolverdict.instrument import audit, idempotency, semconv
+from toolverdict.instrument import semconv
 from toolverdict.instrument.errors import (
     AlreadyDone,
     AuditFailed,
@@ -17,9 +17,10 @@ from toolverdict.instrument.errors import (
     IdempotencyError,
     OutcomeUnknown,
 )
-from toolverdict.instrument.idempotency import Replay, Run, Unknown
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.settings import Settings
+from toolverdict.instrument.stores import audit, idempotency
+from toolverdict.instrument.stores.idempotency import Replay, Run, Unknown
 from toolverdict.instrument.tools import ToolSpec
 
 _STATUS: Final = (

@@ -15,8 +15,8 @@ from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.outcomes import Interrupt
 
 if TYPE_CHECKING:
-    from toolverdict.instrument.audit import AuditLog
-    from toolverdict.instrument.idempotency import IdempotencyStore
+    from toolverdict.instrument.stores.audit import AuditLog
+    from toolverdict.instrument.stores.idempotency import IdempotencyStore
 
 HASH_KEY_ENV: Final = "TOOLVERDICT_HASH_KEY"
 SCOPE: Final = "toolverdict.instrument"

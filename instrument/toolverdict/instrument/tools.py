@@ -12,7 +12,7 @@ from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.spans import Attributes
 
 if TYPE_CHECKING:
-    from toolverdict.instrument.idempotency import Reconcile
+    from toolverdict.instrument.stores.idempotency import Reconcile
 
 IdempotencyKey = Callable[[Arguments], object]
 """Makes the idempotency key of a call from its arguments; None is no key."""

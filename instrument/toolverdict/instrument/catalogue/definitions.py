@@ -5,7 +5,7 @@
 schemas, annotations and labels. Both are ``sha256:`` over RFC 8785 JSON.
 
 A lock file (version 1) holds whole definitions, so that a later state can be compared with it
-(``catalogue_diff``). Whoever reads it checks every hash again: a pin that was edited, cut or half
+(``diff``). Whoever reads it checks every hash again: a pin that was edited, cut or half
 written is an error and never an empty catalogue.
 """
 

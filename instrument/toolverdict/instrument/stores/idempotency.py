@@ -39,7 +39,6 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolverdict.instrument import guard
-from toolverdict.instrument.clocks import SYSTEM, Clock, Lifetime
 from toolverdict.instrument.errors import (
     AlreadyDone,
     CallInProgress,
@@ -53,8 +52,9 @@ from toolverdict.instrument.errors import (
     StoreError,
 )
 from toolverdict.instrument.outcomes import Outcome
-from toolverdict.instrument.result_codec import MAX_RESULT_BYTES, ResultCodec, Unencodable
-from toolverdict.instrument.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.clocks import SYSTEM, Clock, Lifetime
+from toolverdict.instrument.stores.result_codec import MAX_RESULT_BYTES, ResultCodec, Unencodable
+from toolverdict.instrument.stores.sqlite_file import SqliteFile
 
 State = Literal["in_progress", "succeeded", "failed_no_effect", "failed_final", "unknown"]
 EndState = Literal["succeeded", "failed_no_effect", "failed_final", "unknown"]

@@ -34,11 +34,11 @@ import rfc8785
 from toolverdict.instrument import guard, settings
 from toolverdict.instrument.approvals import Approval, ApprovalRequest, new_approval_id
 from toolverdict.instrument.canonical import canonicalise
-from toolverdict.instrument.clocks import COLUMNS, SYSTEM, Clock, Lifetime
 from toolverdict.instrument.errors import ConfigurationError, StoreError, TransitionRefused
 from toolverdict.instrument.hashing import HashKey
-from toolverdict.instrument.sqlite_file import SqliteFile
-from toolverdict.instrument.webhook import Webhook
+from toolverdict.instrument.stores.clocks import COLUMNS, SYSTEM, Clock, Lifetime
+from toolverdict.instrument.stores.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.webhook import Webhook
 
 StoredStatus = Literal["requested", "approved", "rejected", "expired", "cancelled", "consumed"]
 ApproverKind = Literal["human", "service", "llm_advisory"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from toolverdict.instrument.catalogue import without_annotations
+from toolverdict.instrument.catalogue.definitions import without_annotations
 
 
 class Kind(StrEnum):

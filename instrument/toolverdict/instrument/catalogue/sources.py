@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticOmit, core_schema
 
-from toolverdict.instrument.catalogue import Catalogue, CatalogueError, Tool, read_json
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError, Tool, read_json
 from toolverdict.instrument.tools import ToolSpec
 
 _SPEC_ATTRIBUTE = "__toolverdict_tool__"

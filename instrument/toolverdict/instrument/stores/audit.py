@@ -31,10 +31,10 @@ from typing import Any, Final, Literal, Self
 import rfc8785
 
 from toolverdict.instrument import guard, settings
-from toolverdict.instrument.clocks import SYSTEM, Clock
 from toolverdict.instrument.errors import AuditFailed, ConfigurationError, StoreError
 from toolverdict.instrument.hashing import HashKey
-from toolverdict.instrument.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.clocks import SYSTEM, Clock
+from toolverdict.instrument.stores.sqlite_file import SqliteFile
 
 CHECKPOINT_KEY_ENV: Final = "TOOLVERDICT_CHECKPOINT_KEY"
 EVERY_RECORDS: Final = 100

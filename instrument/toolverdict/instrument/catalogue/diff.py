@@ -15,10 +15,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from toolverdict.instrument.catalogue import Catalogue, Tool
+from toolverdict.instrument.catalogue.definitions import Catalogue, Tool
+from toolverdict.instrument.catalogue.schema_changes import (
+    Change,
+    Kind,
+    is_breaking,
+    schema_changes,
+)
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.names import bare_name
-from toolverdict.instrument.schema_changes import Change, Kind, is_breaking, schema_changes
 
 _MAJOR: Final = re.compile(r"v?(\d+)(?:\.\d+)*(?:[-+].*)?", re.ASCII)
 _ALIKE: Final = 0.9
