@@ -327,6 +327,19 @@ def test_it_expires_between_the_answer_and_its_use(
     assert store.request(REQUEST).id != record.id
 
 
+def test_the_policy_may_want_less_time_than_the_store_and_never_more(
+    store: ApprovalStore, clock: FakeClock
+) -> None:
+    short = store.approve(store.request(replace(REQUEST, ttl_s=60.0)).id, "ann")
+    clock.pass_(60)
+    with pytest.raises(TransitionRefused, match="expired"):
+        store.consume(short.id, action_digest=short.action_digest)
+    long = store.request(replace(REQUEST, ttl_s=1e6))
+    clock.pass_(3600)
+    with pytest.raises(TransitionRefused, match="expired"):
+        store.approve(long.id, "ann")
+
+
 def test_a_clock_that_goes_back_revives_nothing(store: ApprovalStore, clock: FakeClock) -> None:
     """Seen expired, it stays so; not seen, the clock that cannot be set knows."""
     record = store.approve(store.request(REQUEST).id, "ann")

@@ -140,6 +140,19 @@ def test_only_those_whom_the_policy_names_may_approve() -> None:
     assert len(RAN) == 1
 
 
+def test_the_approver_is_told_what_the_policy_wants_of_the_approval() -> None:
+    rules = policy("effect: require_approval, approval: {ttl_s: 60, approvers: [lead]}")
+    told = []
+
+    def approver(request: ApprovalRequest) -> Approval:
+        told.append((request.ttl_s, request.approvers, request.schema_version != ""))
+        return request.approve("lead")
+
+    with capture_spans(policy=rules, approver=approver):
+        refund("o-1", 1.0)
+    assert told == [(60.0, frozenset({"lead"}), True)]
+
+
 def test_a_label_that_the_policy_adds_is_on_the_span() -> None:
     labelled = Policy.parse(
         "{version: 1, id: p, tools: {refund: {labels: [external_message]}},"

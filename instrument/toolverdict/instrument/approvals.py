@@ -61,6 +61,8 @@ class ApprovalRequest:
         schema_version: The version of the tool's parameters.
         args_hash_key_id: The id of the key that ``args_hash`` was made with.
         approvers: Who may say yes; None is whoever is asked.
+        ttl_s: How long the policy lets the request, and a yes to it, be good for; None is as long
+            as whoever keeps it says.
     """
 
     id: str
@@ -78,6 +80,7 @@ class ApprovalRequest:
     schema_version: str = ""
     args_hash_key_id: str = ""
     approvers: frozenset[str] | None = None
+    ttl_s: float | None = None
 
     def approve(self, approver: str | None = None) -> Approval:
         """Yes to exactly this request."""

@@ -435,6 +435,7 @@ class Attempt:
             schema_version=self._spec.schema_version,
             args_hash_key_id=settings.hash_key(self._settings).id,
             approvers=decision.approval.approvers if decision.approval else None,
+            ttl_s=decision.approval.ttl_s if decision.approval else None,
         )
 
     def _take(self, approval: Approval, request: ApprovalRequest) -> None:

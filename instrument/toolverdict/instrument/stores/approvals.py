@@ -261,6 +261,12 @@ class ApprovalStore:
         """Close the file for good."""
         self._file.close()
 
+    def _ttl_of(self, request: ApprovalRequest) -> int:
+        """Milliseconds that a request is good for: the policy may want less than the store."""
+        if request.ttl_s is None:
+            return self._ttl_ms
+        return min(self._ttl_ms, int(request.ttl_s * 1000))
+
     def request(
         self,
         request: ApprovalRequest,
@@ -327,7 +333,7 @@ class ApprovalStore:
                     if not record.intact:
                         raise StoreError(f"{self._file.path}: {_not_intact(record.id)}")
                     return record
-            life = Lifetime.of(self._clock, self._ttl_ms)
+            life = Lifetime.of(self._clock, self._ttl_of(request))
             fresh: dict[str, Any] = {
                 "id": new_approval_id(),
                 "status": "requested",
