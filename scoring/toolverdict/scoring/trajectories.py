@@ -46,6 +46,7 @@ def trajectories(spans: Sequence[Span]) -> list[Trajectory]:
     for number, key in enumerate(keys):
         members = groups[key]
         root = _root(tree, members)
+        texts = _said(members)
         turns = tuple(
             ModelTurn(span.span_id, span.start_ns, span.end_ns)
             for span in members
@@ -64,8 +65,8 @@ def trajectories(spans: Sequence[Span]) -> list[Trajectory]:
                 model=_first(models, root, members),
                 service_version=_resource_text(root, semconv.SERVICE_VERSION),
                 root_failed=root.failed,
-                user_texts=_said(members, "user"),
-                system_texts=_said(members, "system"),
+                user_texts=texts.get("user", ()),
+                system_texts=texts.get("system", ()),
                 gaps=tuple(gaps.get(key, ())),
                 weight=adjusted_count(root.trace_state),
             )
@@ -138,9 +139,13 @@ def _gaps(
     return gaps
 
 
-def _said(members: Sequence[Span], role: str) -> tuple[str, ...]:
-    texts = (text for span in members for text in genai.said(span, role))
-    return tuple(dict.fromkeys(texts))
+def _said(members: Sequence[Span]) -> dict[str, tuple[str, ...]]:
+    """The texts of each role, each text once; later requests repeat the earlier ones' messages."""
+    texts: dict[str, dict[str, None]] = {}
+    for span in members:
+        for role, text in genai.said(span):
+            texts.setdefault(role, {})[text] = None
+    return {role: tuple(found) for role, found in texts.items()}
 
 
 def _first(values: dict[str, str | None], root: Span, members: Sequence[Span]) -> str | None:

@@ -94,16 +94,16 @@ def read(span: Span) -> ToolCall:
     )
 
 
-def said(span: Span, role: str) -> Iterator[str]:
-    """The texts that this role (``user``, ``system``) says in the span's input messages."""
+def said(span: Span) -> Iterator[tuple[str, str]]:
+    """Who says what in the span's input messages: a role (``user``, ``system``, ...) and a text."""
     messages, _ = _content(span.attributes.get(semconv.GEN_AI_INPUT_MESSAGES))
     for message in messages if isinstance(messages, list) else ():
-        if not isinstance(message, dict) or message.get("role") != role:
+        if not isinstance(message, dict) or not isinstance(role := message.get("role"), str):
             continue
         parts = message.get("parts")
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict) and isinstance(part.get("content"), str):
-                yield part["content"]
+                yield role, part["content"]
 
 
 def _content(value: Json) -> tuple[Json, Captured]:
