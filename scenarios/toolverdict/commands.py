@@ -26,6 +26,7 @@ _COMMANDS = {
     "policy": _Command("toolverdict.policy_cli", "all", "Check a policy file."),
     "catalog": _Command("toolverdict.catalog_cli", "all", "Pin the tools, see what changed."),
     "approvals": _Command("toolverdict.approvals_cli", "all", "See and answer approvals."),
+    "keys": _Command("toolverdict.keys_cli", "all", "See idempotency keys, resolve lost calls."),
     "audit": _Command("toolverdict.audit_cli", "all", "Check an audit log."),
 }
 

@@ -34,7 +34,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
@@ -138,6 +138,37 @@ class Unknown:
     token: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """One key, as it is stored. Times are milliseconds since 1970, UTC.
+
+    Args:
+        tenant: Whose data the agent works on.
+        tool: The tool.
+        key_hash: The hash of the key.
+        fingerprint: The hash of the arguments.
+        state: How its last run ended, or that it has not; a run whose lease is over is ``unknown``.
+        token: The number of that run.
+        touched_at: When the state was written.
+        expires_at: When the lease ends, or the key is forgotten.
+        has_result: Whether there is a result to give back.
+    """
+
+    tenant: str
+    tool: str
+    key_hash: str
+    fingerprint: str
+    state: State
+    token: int
+    touched_at: int
+    expires_at: int
+    has_result: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        return asdict(self)
+
+
 Beginning: TypeAlias = Started | Replay | Conflict | InProgress | Unknown
 
 
@@ -170,6 +201,7 @@ class IdempotencyStore:
             whose end is unknown, are not forgotten.
         types: Enums, dataclasses and pydantic models that results may hold.
         max_result_bytes: A result that takes more is not kept.
+        create: Whether a file that is not there is made.
         clock: Where the time comes from.
 
     Raises:
@@ -184,6 +216,7 @@ class IdempotencyStore:
         keep_s: float = KEEP_S,
         types: Collection[type] = (),
         max_result_bytes: int = MAX_RESULT_BYTES,
+        create: bool = True,
         clock: Clock = SYSTEM,
     ) -> None:
         if lease_s <= 0 or keep_s < 0:
@@ -193,7 +226,7 @@ class IdempotencyStore:
         self._codec = ResultCodec(types, max_result_bytes)
         self._clock = clock
         self._pruned_at: int | None = None
-        self._file = SqliteFile(path, "idempotency", _SCHEMA)
+        self._file = SqliteFile(path, "idempotency", _SCHEMA, create=create)
 
     def __enter__(self) -> Self:
         """The file is open already."""
@@ -285,6 +318,20 @@ class IdempotencyStore:
         """
         return self._end(unknown, reconciled.state, reconciled.result, ("unknown", "in_progress"))
 
+    def keys(self, *, tool: str | None = None, key_hash: str | None = None) -> list[KeyRecord]:
+        """The keys that are remembered, or those of one tool or hash, the oldest state first.
+
+        Raises:
+            StoreError: The file cannot be used.
+        """
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM idempotency WHERE tool = coalesce(?, tool)"
+                " AND key_hash = coalesce(?, key_hash) ORDER BY touched_at, tool, key_hash",
+                (tool, key_hash),
+            ).fetchall()
+        return [self._record(row) for row in rows]
+
     def renew(self, started: Started) -> bool:
         """Begin the lease anew, for a body that takes long; whether the key is still held."""
         life = Lifetime.of(self._clock, self._lease_ms)
@@ -345,6 +392,15 @@ class IdempotencyStore:
         if repeatable:
             return None
         return Unknown(row["tenant"], row["tool"], row["key_hash"], row["token"])
+
+    def _record(self, row: Mapping[str, Any]) -> KeyRecord:
+        lost = row["state"] == "in_progress" and Lifetime.of_row(row).is_over(self._clock)
+        names = ("tenant", "tool", "key_hash", "fingerprint", "token", "touched_at", "expires_at")
+        return KeyRecord(
+            **{name: row[name] for name in names},
+            state="unknown" if lost else row["state"],
+            has_result=row["result"] is not None,
+        )
 
     def _result(self, text: str | None) -> Any:
         if text is None:
@@ -527,7 +583,7 @@ def replay_of(found: Replay | Conflict | InProgress | Unknown, tool: str) -> Rep
         raise CallInProgress(f"tool {tool!r} is running with this key; ask again when it has ended")
     raise OutcomeUnknown(
         f"tool {tool!r} was called with this key, and nobody knows whether it took effect; "
-        "find out, and give the tool a reconcile function or resolve the key"
+        "find out, and give the tool a reconcile function or say what you found: toolverdict keys"
     )
 
 
