@@ -16,7 +16,7 @@ from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.model import Captured, Placed, ToolCall, Trajectory
-from toolverdict.scoring.trust import TrustedTexts
+from toolverdict.scoring.trust import TrustedSoFar
 
 _EFFECTS = frozenset(effect.value for effect in Effect)
 _GRANTED, _REJECTED = "approved", "rejected"
@@ -55,7 +55,7 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     if policy is None:
         return [_recorded(place.call) for place in trajectory.calls]
     succeeded = _succeeded_before(trajectory.calls, policy.prerequisites)
-    trusted = TrustedTexts(trajectory, policy) if _asks_for_trust(policy) else None
+    trusted = TrustedSoFar(trajectory, policy) if policy.asks_for_trust else None
     earlier: list[Earlier] = []
     ruled = []
     for place, done in zip(trajectory.calls, succeeded, strict=True):
@@ -79,11 +79,6 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
         if trusted is not None:
             trusted.add(call)
     return ruled
-
-
-def _asks_for_trust(policy: Policy) -> bool:
-    conditions = (c for rule in policy.rules for c in (rule.args or {}).values())
-    return any(condition.trusted for condition in conditions)
 
 
 def _arguments(call: ToolCall) -> dict[str, object] | None:

@@ -8,8 +8,10 @@ from typing import Any, Final, Self
 import rfc8785
 from pydantic import Field, ValidationError, model_validator
 
+from toolverdict.instrument import provenance
 from toolverdict.instrument.decisions import Call, Decision, Effect, Mode, ReasonCode
 from toolverdict.instrument.errors import PolicyError
+from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.policy.deciding import CompiledPolicy
 from toolverdict.instrument.policy.document import (
     Name,
@@ -126,6 +128,18 @@ class Policy(Part):
     def labels_of(self, tool: str, labels: frozenset[str]) -> frozenset[str]:
         """The labels of a tool, with those that the policy adds."""
         return self._compiled.labels_of(tool, labels)
+
+    @cached_property
+    def asks_for_trust(self) -> bool:
+        """Whether some rule asks where a value stems from (``Call.is_trusted``)."""
+        conditions = (c for rule in self.rules for c in (rule.args or {}).values())
+        return any(condition.trusted for condition in conditions)
+
+    def is_untrusted_source(self, tool: str, labels: frozenset[str]) -> bool:
+        """Whether outsiders write what a tool with these labels returns."""
+        if provenance.UNTRUSTED in self.labels_of(tool, labels):
+            return True
+        return any(same_tool(glob, tool) for glob in self.untrusted_sources or ())
 
     def watches(self, tool: str, labels: frozenset[str]) -> bool:
         """Whether ``Call.earlier`` must hold calls of a tool with these labels."""
