@@ -1,7 +1,7 @@
 """Idempotency keys and audit records in the pipeline: once, in order, and never silently."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from toolverdict.instrument import (
     tool,
 )
 from toolverdict.instrument.errors import (
+    AlreadyDone,
     AuditFailed,
     CallInProgress,
     IdempotencyConflict,
@@ -209,3 +210,44 @@ def test_a_dangerous_tool_that_cannot_be_put_on_record_does_not_run(
     assert RAN == []
     keep(audit=None)
     assert pay("o-1", 5.0)["order"] == "o-1"
+
+
+def lost_once(order: str) -> None:
+    RAN.append(order)
+    if len(RAN) == 1:
+        raise ConnectionError
+
+
+HAPPENED = Reconciled("succeeded", {"paid": True})
+
+
+@tool(labels=["payment"], idempotency_key="order", reconcile=lambda unknown: HAPPENED)
+def pay_in_steps(order: str) -> Iterator[str]:
+    yield "charging"
+    lost_once(order)
+
+
+@tool(labels=["payment"], idempotency_key="order", reconcile=lambda unknown: HAPPENED)
+async def pay_in_async_steps(order: str) -> AsyncIterator[str]:
+    yield "charging"
+    lost_once(order)
+
+
+async def every_async_step() -> list[str]:
+    return [step async for step in pay_in_async_steps("o-1")]
+
+
+@pytest.mark.parametrize(
+    "every_step", [lambda: list(pay_in_steps("o-1")), lambda: asyncio.run(every_async_step())]
+)
+def test_a_generator_that_was_read_before_is_not_begun_again(
+    every_step: Callable[[], list[str]], store: IdempotencyStore, spans: CapturedSpans
+) -> None:
+    keep(idempotency=store)
+    with pytest.raises(ConnectionError):
+        every_step()
+    with pytest.raises(AlreadyDone, match="items were not kept"):
+        every_step()
+    assert RAN == ["o-1"]
+    second = spans.tool_calls[-1].attributes or {}
+    assert (second["idempotency.status"], second["tool.executed"]) == ("replayed", False)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from toolverdict.instrument.attempts import Attempt
+from toolverdict.instrument.errors import AlreadyDone
 from toolverdict.instrument.overrides import is_overridden
 from toolverdict.instrument.tools import ToolSpec
 
@@ -28,6 +29,7 @@ def wrap_generator(
         with Attempt(spec, args, kwargs) as attempt:
             attempt.items = 0
             given, named = attempt.admit()
+            _refuse_replay(spec, attempt)
             with attempt.step():
                 body = function(*given, **named)
             value = yield from _Steps(body, attempt)
@@ -48,6 +50,7 @@ def wrap_async_generator(
             items = 0
             attempt.items = items
             given, named = await attempt.admit_async()
+            _refuse_replay(spec, attempt)
             with attempt.step():
                 body = function(*given, **named)
             step = body.__anext__()
@@ -72,6 +75,12 @@ def wrap_async_generator(
                     step = body.asend(sent)
 
     return wrapper
+
+
+def _refuse_replay(spec: ToolSpec, attempt: Attempt) -> None:
+    """Items are never kept, so whoever reads them again cannot be given them."""
+    if attempt.replay is not None:
+        raise AlreadyDone(f"tool {spec.name!r} has done this before; its items were not kept")
 
 
 class _Steps(Generator[Any, Any, Any]):
