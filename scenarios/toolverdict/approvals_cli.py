@@ -8,13 +8,13 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from toolverdict.command_keys import key_of
+from toolverdict.command_times import shown_time
 from toolverdict.instrument.errors import ToolverdictError
 from toolverdict.instrument.settings import HASH_KEY_ENV
 from toolverdict.instrument.stores import lookalikes
@@ -64,7 +64,7 @@ def list_command(
         typer.echo(json.dumps([_document(record) for record in records], indent=2))
         return
     for record in records:
-        line = f"{record.id}  {_state(record):<9}  {_time(record.expires_at)}  {record.tool}"
+        line = f"{record.id}  {_state(record):<9}  {shown_time(record.expires_at)}  {record.tool}"
         warned = "  (look: hidden characters)" if _warnings(record) else ""
         typer.echo(lookalikes.made_visible(f"{line}  asked by {record.requester}") + warned)
 
@@ -85,13 +85,28 @@ def approve_command(
     kind: _Kind = "human",
     note: _Note = "",
     seen: _Seen = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve it as it is now, without having seen it.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Let one call run."""
+    """Let one call run: the one that was seen.
+
+    Say what was seen by --seen, with the presented_hash that show printed. Or say --yes: then what is
+    approved is printed and approved as it is, unread. Without either it is printed, and nothing is
+    approved.
+    """
     with _opened(db) as store:
         shown = _get(store, approval_id)
-        seen = shown.presented_hash if seen is None else seen
-        record = store.approve(approval_id, by, kind, note, seen=seen)
+        if seen is None and not yes:
+            _print(shown, as_json=as_json)
+            raise ToolverdictError(
+                f"{approval_id}: not approved yet; look at what it is for, then add"
+                f" --seen {shown.presented_hash}"
+            )
+        record = store.approve(
+            approval_id, by, kind, note, seen=shown.presented_hash if seen is None else seen
+        )
     _print(record, as_json=as_json)
 
 
@@ -136,7 +151,7 @@ def _print(record: ApprovalRecord, *, as_json: bool) -> None:
     fields: dict[str, Any] = {
         "id": record.id,
         "status": _state(record),
-        "expires": _time(record.expires_at),
+        "expires": shown_time(record.expires_at),
         "requester": record.requester,
         **{name: value for name, value in record.content.items() if name not in ("v", "arguments")},
         "action": record.action_digest,
@@ -149,7 +164,7 @@ def _print(record: ApprovalRecord, *, as_json: bool) -> None:
     for advice in record.advice:
         fields[f"advice of {advice.get('by')}"] = f"{advice.get('verdict')} {advice.get('note')}"
     if record.consumed_at is not None:
-        fields["consumed"] = f"{_time(record.consumed_at)} by {record.consumed_by}"
+        fields["consumed"] = f"{shown_time(record.consumed_at)} by {record.consumed_by}"
     for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         typer.echo(_line(f"{name}: {text}"))
@@ -157,10 +172,24 @@ def _print(record: ApprovalRecord, *, as_json: bool) -> None:
         typer.echo("arguments: not stored; the action is bound to their keyed hash")
     else:
         # Nothing is cut short: what is approved is all of it.
-        arguments = json.dumps(json.loads(record.arguments), indent=2, ensure_ascii=False)
-        typer.echo("arguments:\n" + lookalikes.made_visible(arguments))
+        typer.echo("arguments:\n" + lookalikes.made_visible(_arguments(record)))
     for warning in _warnings(record):
         typer.echo(f"warning: {warning}")
+
+
+def _arguments(record: ApprovalRecord) -> str:
+    """The arguments to be read; as they stand there, where a damaged row holds no JSON."""
+    read = _read(record)
+    return (
+        record.arguments or "" if read is None else json.dumps(read, indent=2, ensure_ascii=False)
+    )
+
+
+def _read(record: ApprovalRecord) -> Any:
+    try:
+        return json.loads(record.arguments or "null")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _document(record: ApprovalRecord) -> dict[str, Any]:
@@ -168,7 +197,7 @@ def _document(record: ApprovalRecord) -> dict[str, Any]:
 
 
 def _warnings(record: ApprovalRecord) -> tuple[str, ...]:
-    content = {**record.content, "arguments": json.loads(record.arguments or "null")}
+    content = {**record.content, "arguments": _read(record)}
     # Text by text: written as JSON, control characters are escaped and would be no warning.
     texts = [record.note, record.requester, *_leaves(content)]
     found = dict.fromkeys(warning for text in texts for warning in lookalikes.warnings(text))
@@ -195,7 +224,3 @@ def _line(text: str) -> str:
 
 def _state(record: ApprovalRecord) -> str:
     return record.status if record.intact else f"{record.status} (damaged)"
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

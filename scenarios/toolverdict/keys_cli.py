@@ -8,13 +8,15 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
 
+from toolverdict.command_keys import key_of
+from toolverdict.command_times import shown_time
 from toolverdict.instrument.errors import ToolverdictError
+from toolverdict.instrument.settings import HASH_KEY_ENV
 from toolverdict.instrument.stores import lookalikes
 from toolverdict.instrument.stores.idempotency import (
     IdempotencyStore,
@@ -42,7 +44,9 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def _main() -> None:
     """See idempotency keys, and say what became of a call whose end is unknown.
 
-    Keys are shown as keyed hashes; arguments and results are never shown.
+    Keys are shown as keyed hashes; arguments and results are never shown. Rows are checked with the
+    key in TOOLVERDICT_HASH_KEY; one that somebody else wrote is shown as damaged, and stops the calls
+    with its key until it is resolved.
 
     Exits 0 when it did what it was told, and 2 when it could not.
     """
@@ -88,7 +92,8 @@ def resolve_command(
     with _opened(db) as store:
         record = _the_one(store, key_hash, tool, tenant)
         lost = Unknown(record.tenant, record.tool, record.key_hash, record.token)
-        if record.state != "unknown" or not store.resolve(lost, Reconciled(_STATES[found])):
+        unsure = record.state == "unknown" or not record.intact
+        if not unsure or not store.resolve(lost, Reconciled(_STATES[found])):
             raise ToolverdictError(
                 f"{key_hash}: its call is {record.state}, and only an unknown one can be resolved"
             )
@@ -99,7 +104,7 @@ def resolve_command(
 @contextmanager
 def _opened(db: Path) -> Iterator[IdempotencyStore]:
     try:
-        with IdempotencyStore(db, create=False) as store:
+        with IdempotencyStore(db, key=key_of(HASH_KEY_ENV), create=False) as store:
             yield store
     except ToolverdictError as error:
         message = lookalikes.made_visible(f"toolverdict keys: {error}")
@@ -123,7 +128,8 @@ def _the_one(
 
 
 def _line(record: KeyRecord) -> str:
-    when = datetime.fromtimestamp(record.touched_at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = shown_time(record.touched_at)
+    state = record.state if record.intact else f"{record.state} (damaged)"
     of = f"{record.tool} ({record.tenant})" if record.tenant else record.tool
-    line = lookalikes.made_visible(f"{record.state:<16}  {when}  {of}  {record.key_hash}")
+    line = lookalikes.made_visible(f"{state:<16}  {when}  {of}  {record.key_hash}")
     return line.replace("\n", "\\n").replace("\t", "\\t")

@@ -42,6 +42,7 @@ class Collected:
 
     endpoint: str
     status: int = 200
+    answer: ExportTraceServiceResponse = field(default_factory=ExportTraceServiceResponse)
     bodies: list[bytes] = field(default_factory=list)
 
     @property
@@ -83,7 +84,7 @@ def http_collector(status: int = 200) -> Iterator[Collected]:
             found = self.path == "/v1/traces"
             if found:
                 collected.bodies.append(body)
-            answer = ExportTraceServiceResponse().SerializeToString()
+            answer = collected.answer.SerializeToString()
             self.send_response(collected.status if found else 404)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", str(len(answer)))
@@ -110,7 +111,7 @@ def grpc_collector() -> Iterator[Collected]:
 
     def export(request: bytes, context: grpc.ServicerContext) -> bytes:
         collected.bodies.append(request)
-        return ExportTraceServiceResponse().SerializeToString()
+        return collected.answer.SerializeToString()
 
     service = "opentelemetry.proto.collector.trace.v1.TraceService"
     handler = grpc.method_handlers_generic_handler(

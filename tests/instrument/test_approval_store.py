@@ -256,6 +256,118 @@ def test_nobody_approves_themselves(store: ApprovalStore, by: str) -> None:
     assert store.list()[0].status == "requested"
 
 
+@pytest.mark.parametrize(
+    "by",
+    [
+        *["bot\u200b", "\u200bbot", "b\u00adot", "bot\x00", "b\u043et", "\uff42ot", "bot\u0301"],
+        *["b\u03bft", " BOT ", "bot\n", "\u202ebot", "bot\u00a0"],
+    ],
+)
+def test_nobody_approves_themselves_under_a_name_that_looks_alike(
+    store: ApprovalStore, by: str
+) -> None:
+    record = store.request(REQUEST)
+    with pytest.raises((TransitionRefused, ConfigurationError)):
+        store.approve(record.id, by)
+    found = store.get(record.id)
+    assert found is not None
+    assert found.status == "requested"
+
+
+@pytest.mark.parametrize("by", ["refund\u2011bot", "refund\u2010BOT", "r\u0435fund-b\u03bft"])
+def test_nor_with_another_hyphen(store: ApprovalStore, by: str) -> None:
+    record = store.request(replace(REQUEST, agent="refund-bot"))
+    with pytest.raises(TransitionRefused, match="who asks"):
+        store.approve(record.id, by)
+
+
+@pytest.mark.parametrize("by", ["mallory", "\u0430lice@x.example"])
+def test_whom_the_policy_does_not_name_cannot_approve(store: ApprovalStore, by: str) -> None:
+    record = store.request(replace(REQUEST, approvers=frozenset({"alice@x.example"})))
+    assert record.content["approvers"] == ["alice@x.example"]
+    for decide in (store.approve, store.reject):
+        with pytest.raises(TransitionRefused, match="may decide"):
+            decide(record.id, by)
+    assert store.approve(record.id, "Alice@X.example").status == "approved"
+
+
+def test_an_approval_is_not_used_up_for_whom_it_does_not_count(store: ApprovalStore) -> None:
+    record = store.request(REQUEST)
+    store.approve(record.id, "ann")
+    with pytest.raises(TransitionRefused, match="may decide"):
+        store.consume(record.id, action_digest=record.action_digest, approvers=["Bob"])
+    approver = store.approver()
+    asked = replace(REQUEST, approvers=frozenset({"bob"}))
+    answer = approver(asked)
+    assert answer.status != "approved"
+    found = store.get(record.id)
+    assert found is not None
+    assert found.status == "approved"
+    done = store.consume(record.id, action_digest=record.action_digest, approvers=["ANN"])
+    assert done.status == "consumed"
+
+
+def test_neither_case_nor_width_makes_another_approver() -> None:
+    asked = replace(REQUEST, approvers=frozenset({"Ann"}))
+    assert asked.may_be_approved_by("\uff21NN")
+    assert not asked.may_be_approved_by("\u0430nn")
+    assert not asked.may_be_approved_by(None)
+    assert REQUEST.may_be_approved_by(None)
+
+
+def test_what_is_long_over_is_forgotten_and_nothing_else(tmp_path: Path, clock: FakeClock) -> None:
+    with ApprovalStore(
+        tmp_path / "db", key=KEY, ttl_s=10, keep_s=100, rejection_holds_s=50, clock=clock.clock
+    ) as store:
+        old = store.request(REQUEST)
+        store.reject(old.id, "ann")
+        clock.pass_(700)
+        store.request(replace(REQUEST, args_hash="new"))
+        assert store.get(old.id) is None
+        assert [record.status for record in store.list()] == ["requested"]
+        assert store.prune() == 0
+
+
+def test_a_list_keeps_nobody_from_writing_and_is_kept_by_nobody(
+    store: ApprovalStore, tmp_path: Path, clock: FakeClock
+) -> None:
+    store.request(REQUEST)
+    other = sqlite3.connect(store._file.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert [record.status for record in store.list()] == ["requested"]
+    other.close()
+    clock.pass_(4000)
+    assert [record.status for record in store.list()] == ["expired"]
+    clock.pass_(-4000)
+    assert [record.status for record in store.list()] == ["expired"]
+
+
+def test_a_request_is_told_again_if_who_told_it_died(
+    store: ApprovalStore, clock: FakeClock
+) -> None:
+    class Dying(Webhook):
+        def post(self, document: Any) -> bool:
+            raise KeyboardInterrupt  # the end of the process, between claim and answer
+
+    posts: list[Any] = []
+
+    class Heard(Webhook):
+        def post(self, document: Any) -> bool:
+            posts.append(document)
+            return True
+
+    record = store.request(REQUEST)
+    with pytest.raises(KeyboardInterrupt):
+        store.tell(record, Dying("http://localhost/", b"s" * 16))
+    heard = Heard("http://localhost/", b"s" * 16)
+    assert not store.tell(record, heard)
+    clock.pass_(61)
+    assert store.tell(record, heard)
+    clock.pass_(61)
+    assert not store.tell(record, heard)
+    assert len(posts) == 1
+
+
 def test_the_table_knows_that_nobody_approves_themselves(store: ApprovalStore) -> None:
     store.request(REQUEST)
     connection = sqlite3.connect(store._file.path)
@@ -445,7 +557,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     ApprovalStore(tmp_path / "db", key=KEY).close()
     connection = sqlite3.connect(tmp_path / "db")
     with connection:
-        connection.execute("UPDATE toolverdict_schema SET version = 2")
+        connection.execute("UPDATE toolverdict_schema SET version = 9")
     connection.close()
     with pytest.raises(StoreError, match="newer toolverdict"):
         ApprovalStore(tmp_path / "db", key=KEY)
@@ -762,6 +874,9 @@ async def test_a_webhook_takes_bounded_time(store: ApprovalStore, receiver: Rece
         ("ftp://h/x", SECRET, 1),
         ("http://", SECRET, 1),
         ("http://u:p@h/", SECRET, 1),
+        ("http://[::1", SECRET, 1),
+        ("http://h:99999/", SECRET, 1),
+        ("http://h:x/", SECRET, 1),
         ("https://h/", b"short", 1),
         ("https://h/", SECRET, 0),
     ],

@@ -28,7 +28,7 @@ from toolverdict.instrument import (
     trajectory,
 )
 from toolverdict.instrument import spans as span_module
-from toolverdict.instrument.decisions import Call, Decision
+from toolverdict.instrument.decisions import Call, Decision, Effect, ReasonCode
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.testing import TEST_KEY, CapturedSpans, capture_spans
 
@@ -380,7 +380,15 @@ class Broken:
         return cast("Decision", self._answer)
 
 
-@pytest.mark.parametrize("answer", [RuntimeError("secret"), None, True, "allow"], ids=repr)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(RuntimeError("secret"), None, True, "allow"),
+        Decision(cast("Effect", "allow"), (), ReasonCode.RULE),
+        Decision(Effect.ALLOW, (), cast("ReasonCode", "rule")),
+    ],
+    ids=repr,
+)
 def test_a_policy_that_cannot_be_asked_allows_nothing(answer: object) -> None:
     """A fault of the policy denies, for tools of any label."""
     with capture_spans(policy=Broken(answer)) as spans, pytest.raises(ToolDenied) as caught:
@@ -556,7 +564,7 @@ def test_captured_content_is_whole_json() -> None:
         '{"thing":{}}',
         '{"thing":[1,"a"]}',
         '{"thing":{"$int":"10597685537261926722"}}',
-        '{"thing":"?"}',
+        '{"thing":"\ufffd"}',
     ]
 
 
@@ -731,3 +739,31 @@ def test_near_the_end_of_the_stack_a_result_is_not_lost() -> None:
             except RecursionError:
                 lost += ran[before:]
     assert lost == []
+
+
+def test_an_exception_that_cannot_be_looked_at_goes_on_as_it_is() -> None:
+    """Proxies of web frameworks raise whenever anybody asks for their class."""
+
+    class Unfathomable(Exception):
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise RuntimeError("outside of a request")
+
+        @property
+        def status(self) -> int:
+            raise RuntimeError("outside of a request")
+
+        @status.setter
+        def status(self, value: int) -> None: ...
+
+    raised = Unfathomable()
+
+    @tool
+    def fail() -> None:
+        raise raised
+
+    with capture_spans(capture="full") as spans, pytest.raises(Unfathomable) as caught:
+        fail()
+    assert caught.value is raised
+    (span,) = spans.tool_calls
+    assert (span.attributes or {})["tool.outcome"] == "error"

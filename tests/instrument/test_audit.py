@@ -1,5 +1,6 @@
 """Whatever is done to a log, whoever has its keys and checkpoints finds out."""
 
+import asyncio
 import shutil
 import sqlite3
 import subprocess
@@ -369,3 +370,97 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert [process.wait(60) for process in processes] == [0, 0]
     found = checked(path, None)
     assert (found.records, found.sound) == (200, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"v": 1, "seq": 99999999999999999999, "head": "x", "time": 1, "mac": "y"}',
+        '{"v": 1, "seq": 1, "head": "x", "time": 99999999999999999999, "mac": "y"}',
+        '{"v": 1, "seq": 5, "head": "\\ud800", "time": 1, "mac": "aa"}',
+        '{"v": 1, "seq": -1, "head": "x", "time": 1, "mac": "y"}',
+        '{"v": 1, "seq": 1' + "0" * 5000 + ', "head": "x", "time": 1, "mac": "y"}',
+    ],
+    ids=range(5),
+)
+def test_a_hostile_checkpoint_is_no_more_than_forged(
+    log: AuditLog, path: Path, anchors: list[Checkpoint], line: str
+) -> None:
+    calls(log, 2)
+    hostile, _ = read_checkpoints([line])
+    found = checked(path, [*anchors, *hostile])
+    assert len(found.problems) == len(hostile)
+    assert all("forged" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit SET body = CAST(x'ff' AS TEXT) WHERE seq = 2",
+        "UPDATE audit SET mac = 'e\u0301' WHERE seq = 2",
+        "UPDATE audit SET body = '{' WHERE seq = 2",
+        "INSERT INTO audit SELECT 9223372036854775807, time, type, body, 'z', mac FROM audit"
+        " WHERE seq = 2",
+    ],
+)
+def test_one_hostile_record_does_not_hide_the_others(
+    log: AuditLog, path: Path, anchors: list[Checkpoint], statement: str
+) -> None:
+    calls(log, 4)
+    tampered(path, statement)
+    found = checked(path, anchors)
+    assert found.problems
+    assert found.records >= 8
+    assert found.last is not None
+    if found.last > 2**60:
+        with pytest.raises(StoreError):
+            log.append("intent", {})
+
+
+def test_the_end_of_a_call_in_the_middle_of_a_record_is_recorded_after_it(
+    path: Path, anchors: list[Checkpoint]
+) -> None:
+    """As when garbage collection ends a stream that nobody reads any more."""
+    ending: list[audit.Entry | None] = []
+
+    def wall_ms() -> int:
+        while ending:
+            audit.end(ending.pop(), "cancelled")
+        return SYSTEM.wall_ms()
+
+    clock = Clock(wall_ms, SYSTEM.steady_ms, SYSTEM.boot)
+    with opened(path, anchors, clock=clock, every_records=1) as log:
+        ending.append(audit.begin(log, labelled=False, body={}))
+        calls(log, 1)
+    assert guard.counts() == {}
+    found = checked(path, anchors, clock=LATER)
+    assert (found.records, found.unfinished, found.problems) == (4, (), ())
+
+
+def test_an_end_while_a_checkpoint_is_sent_is_recorded_after_it(path: Path) -> None:
+    ending: list[audit.Entry | None] = []
+
+    def send(checkpoint: Checkpoint) -> None:
+        while ending:
+            audit.end(ending.pop(), "cancelled")
+
+    with opened(path, [], emit=send, every_records=1) as log:
+        first = audit.begin(log, labelled=False, body={})
+        ending.append(first)
+        calls(log, 1)
+    assert checked(path, None).records == 4
+
+
+async def test_the_event_loop_goes_on_while_somebody_else_writes(log: AuditLog, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(audit.begin_async(log, labelled=True, body={}))
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    other.close()
+    audit.end(await waiting, "ok")
+    log.close()
+    with pytest.raises(AuditFailed):
+        await audit.begin_async(log, labelled=True, body={})
+    assert await audit.begin_async(log, labelled=False, body={}) is None

@@ -32,12 +32,14 @@ class Order(pydantic.BaseModel):
 READABLE: list[tuple[Any, Any]] = [
     ((1, "a"), [1, "a"]),
     ({3, 1, 2}, [1, 2, 3]),
-    (decimal.Decimal("1.10"), "1.10"),
+    (decimal.Decimal("1.10"), 1.1),
+    (decimal.Decimal("0.1000000000000000055"), "0.1000000000000000055"),
+    (decimal.Decimal("NaN"), "NaN"),
     (datetime.date(2026, 1, 2), "2026-01-02"),
     (datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), "2026-01-02T00:00:00+00:00"),
     (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     (Colour.RED, "red"),
-    (b"\xff", "/w=="),
+    (b"\xff", {"$t": "bytes", "v": "/w=="}),
     (Point(1), {"x": 1}),
     (Order(id="o"), {"id": "o", "secret": None}),
     (MappingProxyType({"$ref": 1}), {"$ref": 1}),
@@ -53,7 +55,7 @@ READABLE: list[tuple[Any, Any]] = [
         Order(id="o", secret=pydantic.SecretStr("s3cret")),
         {"id": "o", "secret": {"$t": "unsupported", "v": "pydantic.types.SecretStr"}},
     ),
-    ("a\ud800", "a?"),
+    ("a\ud800", "a\ufffd"),
 ]
 
 

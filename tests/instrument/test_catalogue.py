@@ -288,3 +288,14 @@ def test_sources_are_put_together(tmp_path: Path) -> None:
 def test_a_source_without_tools_is_an_error(source: str) -> None:
     with pytest.raises(CatalogueError):
         catalogue_of([source])
+
+
+@pytest.mark.parametrize("code", ["0", "1", ""])
+def test_a_module_that_ends_the_process_is_one_that_cannot_be_read(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"ends_with_{code or 'none'}"
+    (tmp_path / f"{name}.py").write_text(f"raise SystemExit({code})\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CatalogueError, match="cannot be imported"):
+        catalogue_of([name])

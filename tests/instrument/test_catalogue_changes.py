@@ -132,6 +132,8 @@ TABLE: dict[str, tuple[Any, Any, Kind]] = {
         BREAKS,
     ),
     "forbidden": (*x(TEXT, False), BREAKS),
+    "a type that is none": (*x(TEXT, {"type": 5}), BREAKS),
+    "a type that was none": (*x({"type": {"a": 1}}, TEXT), BREAKS),
     "an unknown keyword": (A, {**A, "contentSchema": {}}, BREAKS),
     "an extension": (A, {**A, "x-unit": "cents"}, ACTS),
 }

@@ -47,7 +47,7 @@ def test_the_coerced_value_is_hashed_shown_and_executed() -> None:
     first, second = (dict(span.attributes or {}) for span in spans.tool_calls)
     assert first["tool.args_hash"] == second["tool.args_hash"]
     assert json.loads(str(first["gen_ai.tool.call.arguments"])) == {
-        "order": {"id": "o", "amount": "2.50"},
+        "order": {"id": "o", "amount": 2.5},
         "day": "2026-01-02",
         "times": 3,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from toolverdict.instrument import tool
+from toolverdict.instrument import decorators, tool
 from toolverdict.instrument.testing import CapturedSpans, capture_spans
 
 
@@ -210,3 +210,43 @@ def test_mistakes_are_told_when_decorating(
 def test_only_functions_and_methods_are_tools(target: Any) -> None:
     with pytest.raises(TypeError, match=r"tool\(\) decorates functions and methods[,;]"):
         tool(target)
+
+
+def test_a_decorated_function_carries_what_is_known_of_it() -> None:
+    """So nobody has to look into closures for it, whatever stands around the function."""
+
+    class Shop:
+        @tool(name="shop.refund", labels=["payment"])
+        def refund(self, order_id: str) -> None: ...
+
+        @classmethod
+        @tool
+        def price(cls, item: str) -> int:
+            return 1
+
+        @tool
+        @staticmethod
+        def greet() -> str:
+            return "hello"
+
+    @tool
+    async def search(text: str) -> list[str]:
+        return [text]
+
+    @tool
+    def stream(to: int) -> Iterator[int]:
+        yield from range(to)
+
+    @functools.wraps(search)
+    def retried(*args: Any, **kwargs: Any) -> Any:
+        return search(*args, **kwargs)
+
+    marked = [Shop.refund, Shop().refund, Shop.price, Shop.greet, search, stream, retried]
+    specs = [getattr(function, decorators.MARK) for function in marked]
+    assert [spec.name for spec in specs] == [
+        *["shop.refund"] * 2,
+        *["price", "greet", "search", "stream", "search"],
+    ]
+    assert specs[0].labels == ("payment",)
+    assert tool(name="twice")(search).__dict__[decorators.MARK].name == "twice"
+    assert not hasattr(functools.partial(stream), decorators.MARK)

@@ -14,7 +14,15 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from toolverdict.instrument import Refused, configure, export, guard, tool, trajectory
+from toolverdict.instrument import (
+    Refused,
+    configure,
+    export,
+    guard,
+    partial_success,
+    tool,
+    trajectory,
+)
 
 KEY = "00112233445566778899aabbccddeeff"
 
@@ -226,6 +234,46 @@ def test_shutdown_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
     assert telemetry.flush() is True
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_what_a_collector_refused_is_said(
+    collectors: Any, protocol: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B79: a request that was taken may hold spans that were not."""
+    with (collectors.grpc if protocol == "grpc" else collectors.http)() as collected:
+        collected.answer.partial_success.rejected_spans = 1
+        collected.answer.partial_success.error_message = "bad id\nroot: all is well"
+        telemetry = configure(endpoint=collected.endpoint, protocol=protocol, hash_key=KEY)
+        refund("o-1", 1)
+        assert telemetry.flush(5.0)
+        telemetry.shutdown()
+    assert guard.counts() == {"refused spans": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "the collector refused 1 of our spans: 'bad id\\nroot: all is well'"
+    ]
+
+
+def test_an_answer_that_nobody_can_read_is_no_loss(collectors: Any) -> None:
+    with collectors.http() as collected:
+        collected.answer = Unreadable()
+        telemetry = configure(endpoint=collected.endpoint, protocol="http/protobuf", hash_key=KEY)
+        refund("o-1", 1)
+        assert telemetry.flush(5.0)
+        telemetry.shutdown()
+    assert guard.counts() == {"export": 1}
+    assert len(collected.calls) == 1
+
+
+def test_a_credential_provider_keeps_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert partial_success.watching_session() is not None
+    monkeypatch.setenv("OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER", "mine")
+    assert partial_success.watching_session() is None
+
+
+class Unreadable:
+    def SerializeToString(self) -> bytes:
+        return b"<html>\xff"
+
+
 SCRIPT = """
 import sys
 from toolverdict.instrument import configure, tool
@@ -270,29 +318,47 @@ def test_a_script_that_just_ends_delivers(collectors: Any) -> None:
 FORKING = (
     SCRIPT
     + """
-import os
-child = os.fork()
-if child == 0:
+import ctypes, multiprocessing, os
+def child():
     get(7)
-    telemetry.flush(5.0)
+    assert telemetry.flush(10.0)
     telemetry.shutdown()
-    os._exit(0)
-os.waitpid(child, 0)
+if sys.argv[3] == "multiprocessing":
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+else:
+    # What forks in C runs none of the hooks that Python has for it.
+    fork = os.fork if sys.argv[3] == "os" else ctypes.PyDLL(None).fork
+    pid = fork()
+    if pid == 0:
+        try:
+            child()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+get(8)
 """
 )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_delivers_its_own(collectors: Any) -> None:
+@pytest.mark.parametrize("how", ["os", "multiprocessing", "libc"])
+def test_a_forked_child_delivers_its_own(collectors: Any, how: str) -> None:
+    """B53: and nothing of its parent, which had spans waiting when it forked."""
     with collectors.http() as collected:
         done = subprocess.run(
-            [sys.executable, "-c", FORKING, collected.endpoint, "http/protobuf"],
+            [sys.executable, "-c", FORKING, collected.endpoint, "http/protobuf", how],
             capture_output=True,
             text=True,
-            check=True,
+            timeout=60,
         )
-    assert len(collected.calls) == 4
-    assert "not delivered" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(collected.calls) == 5
+    assert len({span.span_id for span in collected.calls}) == 5
+    assert len({span.span_id for span in collected.spans}) == len(collected.spans)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
+import copy
 import hashlib
 import hmac
+import pickle
 import re
 
 import pytest
@@ -56,3 +58,18 @@ def test_a_bad_key_is_refused_with_the_way_out(key: bytes | str, problem: str) -
         HashKey.of(key, source="TOOLVERDICT_HASH_KEY")
     assert "secrets.token_hex(32)" in str(caught.value)
     assert "TOOLVERDICT_HASH_KEY" in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [16, 63, 64, 65, 200])
+def test_a_digest_is_hmac_whatever_the_length_of_the_key(length: int) -> None:
+    key = HashKey.of(bytes(range(length)))
+    for message in (b"", b"x", b"x" * 1000):
+        assert key.digest(message) == hmac.digest(bytes(range(length)), message, "sha256").hex()
+
+
+def test_a_key_travels_and_is_in_no_representation() -> None:
+    for other in (pickle.loads(pickle.dumps(KEY)), copy.deepcopy(KEY)):
+        assert other == KEY
+        assert hash(other) == hash(KEY)
+        assert other.digest(b"x") == KEY.digest(b"x")
+    assert repr(KEY) == f"HashKey(id={KEY.id!r})"

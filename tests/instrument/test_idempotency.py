@@ -14,14 +14,23 @@ from typing import Any
 
 import pytest
 
-from toolverdict.instrument import InvalidArguments, Outcome, Refused, ToolTimeout, guard
+from toolverdict.instrument import (
+    InvalidArguments,
+    Outcome,
+    Refused,
+    ToolTimeout,
+    configure,
+    guard,
+)
 from toolverdict.instrument.errors import (
     AlreadyDone,
     CallInProgress,
+    ConfigurationError,
     IdempotencyConflict,
     OutcomeUnknown,
     StoreError,
 )
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.stores import idempotency as module
 from toolverdict.instrument.stores.clocks import Clock
 from toolverdict.instrument.stores.idempotency import (
@@ -37,6 +46,7 @@ from toolverdict.instrument.stores.idempotency import (
     admit_async,
 )
 
+SECRET = HashKey.of(b"k" * 32)
 KEY: dict[str, Any] = {"tool": "refund", "key_hash": "k", "fingerprint": "args"}
 
 
@@ -61,7 +71,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: FakeClock) -> Iterator[IdempotencyStore]:
-    with IdempotencyStore(tmp_path / "db", clock=clock.clock) as store:
+    with IdempotencyStore(tmp_path / "db", key=SECRET, clock=clock.clock) as store:
         yield store
 
 
@@ -330,8 +340,9 @@ async def test_tasks_run_the_body_once(store: IdempotencyStore) -> None:
 
 PROCESS = """
 import sys, os
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.stores.idempotency import IdempotencyStore, admit
-store = IdempotencyStore(sys.argv[1])
+store = IdempotencyStore(sys.argv[1], key=HashKey.of(b"k" * 32))
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(20):
@@ -368,16 +379,158 @@ def test_processes_run_each_body_once(tmp_path: Path) -> None:
 def test_a_crash_is_unknown_when_the_lease_is_over(tmp_path: Path, effect: str) -> None:
     code = (
         "import os, sys\n"
+        "from toolverdict.instrument.hashing import HashKey\n"
         "from toolverdict.instrument.stores.idempotency import IdempotencyStore, admit\n"
-        "store = IdempotencyStore(sys.argv[1], lease_s=0.3)\n"
+        "store = IdempotencyStore(sys.argv[1], key=HashKey.of(b'k' * 32), lease_s=0.3)\n"
         "admit(store, tool='refund', key_hash='k', fingerprint='args')\n"
         "if sys.argv[2] == 'after':\n    open(sys.argv[1] + '.effect', 'w').close()\n"
         "os._exit(9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "db"), effect])
     assert done.returncode == 9
-    with IdempotencyStore(tmp_path / "db") as store, pytest.raises(OutcomeUnknown):
+    with IdempotencyStore(tmp_path / "db", key=SECRET) as store, pytest.raises(OutcomeUnknown):
         admit(store, **KEY, wait_s=5)
+
+
+# --- who wrote the rows, and whose keys they are ----------------------------------------------------
+def changed(path: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *[("state", "failed_no_effect"), ("result", '"FORGED"'), ("fingerprint", "other")],
+        *[("token", 9), ("expires_at", 0), ("expires_at", 2**62), ("mac", ""), ("mac", "\u00e9")],
+        *[("ends_steady", -1), ("boot", None), ("touched_at", 1), ("began_steady", 1)],
+    ],
+)
+def test_a_row_that_somebody_else_wrote_stops_the_call(
+    pipeline: Pipeline, tmp_path: Path, column: str, value: object
+) -> None:
+    assert pipeline.call(lambda: "paid") == "paid"
+    changed(tmp_path / "db", f"UPDATE idempotency SET {column} = ?", value)
+    for required in (True, False):
+        with pytest.raises(OutcomeUnknown, match="changed by somebody else"):
+            pipeline.call(lambda: "again", required=required)
+    with pytest.raises(OutcomeUnknown):
+        pipeline.store.look(**KEY)
+    assert pipeline.ran == 1
+    (record,) = pipeline.store.keys()
+    assert not record.intact
+
+
+def test_who_found_out_says_so_of_a_row_that_was_changed(
+    store: IdempotencyStore, tmp_path: Path
+) -> None:
+    store.finish(started(store), "unknown")
+    changed(tmp_path / "db", "UPDATE idempotency SET mac = 'x'")
+    (record,) = store.keys()
+    lost = Unknown(record.tenant, record.tool, record.key_hash, record.token)
+    assert store.resolve(lost, Reconciled("succeeded"))
+    assert isinstance(store.begin(**KEY), Replay)
+
+
+def test_another_hash_key_cannot_say_what_happened(store: IdempotencyStore, tmp_path: Path) -> None:
+    store.finish(started(store), "succeeded", 1)
+    with (
+        IdempotencyStore(tmp_path / "db", key=HashKey.of(b"z" * 32)) as other,
+        pytest.raises(OutcomeUnknown),
+    ):
+        other.begin(**KEY)
+
+
+def test_a_row_of_before_they_were_authenticated_stops_the_call(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "old", isolation_level=None)
+    connection.execute(
+        "CREATE TABLE toolverdict_schema (part TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT"
+    )
+    connection.execute("INSERT INTO toolverdict_schema VALUES ('idempotency', 1)")
+    connection.execute(module._SCHEMA[0][0])
+    connection.execute(
+        "INSERT INTO idempotency VALUES ('', 'refund', 'k', 'args', 'failed_no_effect', 1,"
+        " 1, 1, NULL, 1, 1, NULL)"
+    )
+    connection.close()
+    with (
+        IdempotencyStore(tmp_path / "old", key=SECRET, create=False) as store,
+        pytest.raises(OutcomeUnknown),
+    ):
+        store.begin(**KEY)
+
+
+def test_a_key_of_this_process_only_is_refused(tmp_path: Path) -> None:
+    with IdempotencyStore(tmp_path / "db") as store:
+        for use in (store.begin, store.look):
+            if use == store.look:
+                with IdempotencyStore(tmp_path / "db", key=SECRET) as keyed:
+                    keyed.begin(**KEY)
+            with pytest.raises(ConfigurationError, match="TOOLVERDICT_HASH_KEY"):
+                use(**KEY)
+
+
+def test_configure_refuses_keys_that_no_other_process_can_tell(tmp_path: Path) -> None:
+    with IdempotencyStore(tmp_path / "db", key=SECRET) as store:
+        with pytest.raises(ConfigurationError, match="TOOLVERDICT_HASH_KEY"):
+            configure(idempotency=store)
+        configure(idempotency=store, hash_key=b"k" * 32)
+
+
+def test_results_need_not_be_kept(tmp_path: Path) -> None:
+    with IdempotencyStore(tmp_path / "db", key=SECRET, keep_results=False) as store:
+        store.finish(started(store), "succeeded", {"card": "tok_SECRET"})
+        with pytest.raises(AlreadyDone):
+            admit(store, **KEY)
+        files = [p.read_bytes() for p in tmp_path.iterdir()]
+    assert b"tok_SECRET" not in b"".join(files)
+
+
+def test_a_key_belongs_to_whom_the_session_is_of(tmp_path: Path) -> None:
+    with IdempotencyStore(tmp_path / "db", key=SECRET, scope="customer") as store:
+        alice = store.tenant_of({"customer": "alice", "other": 1})
+        assert alice == store.tenant_of({"customer": "alice"})
+        assert alice != store.tenant_of({"customer": "bob"})
+        assert "alice" not in alice
+        store.finish(started(store, tenant=alice), "succeeded", "for alice")
+        bob = store.begin(**KEY, tenant=store.tenant_of({"customer": "bob"}))
+        assert isinstance(bob, Started)
+        for session in (None, {}, {"customer": None}, {"customer": ""}, {"customer": object()}):
+            with pytest.raises(StoreError):
+                store.tenant_of(session)
+        for use in (store.begin, store.look):
+            with pytest.raises(StoreError, match="scope"):
+                use(**KEY)
+    with IdempotencyStore(tmp_path / "db", key=SECRET) as unscoped:
+        assert unscoped.tenant_of(None) == ""
+
+
+async def test_the_event_loop_goes_on_while_somebody_else_writes(
+    store: IdempotencyStore, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    beats = 0
+
+    async def release() -> None:
+        nonlocal beats
+        while beats < 5:
+            beats += 1
+            await asyncio.sleep(0.01)
+        other.execute("ROLLBACK")
+
+    run, _ = await asyncio.gather(admit_async(store, **KEY), release())
+    assert (run.replay, beats) == (None, 5)
+    other.execute("BEGIN IMMEDIATE")
+    run.returned("paid")  # written by a thread, when it can be
+    other.execute("ROLLBACK")
+    other.close()
+    for thread in threading.enumerate():
+        if thread.name == "toolverdict-store":
+            await asyncio.to_thread(thread.join)
+    assert isinstance(store.begin(**KEY), Replay)
 
 
 # --- time, and the file --------------------------------------------------------------------------
@@ -438,7 +591,7 @@ def test_it_shares_the_file_of_the_approvals_and_refuses_a_newer_table(
     connection.close()
     ApprovalStore(tmp_path / "db").close()
     with pytest.raises(StoreError, match="newer"):
-        IdempotencyStore(tmp_path / "db")
+        IdempotencyStore(tmp_path / "db", key=SECRET)
 
 
 def test_nothing_but_hashes_and_results_is_kept(store: IdempotencyStore) -> None:

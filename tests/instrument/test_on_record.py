@@ -1,20 +1,24 @@
 """Idempotency keys and audit records in the pipeline: once, in order, and never silently."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.trace import NoOpTracerProvider
 
 from toolverdict.instrument import (
     Approval,
     ApprovalRequest,
+    RateLimited,
     Refused,
+    ToolDenied,
     ToolTimeout,
     settings,
     tool,
+    trajectory,
 )
 from toolverdict.instrument.errors import (
     AlreadyDone,
@@ -22,11 +26,12 @@ from toolverdict.instrument.errors import (
     CallInProgress,
     IdempotencyConflict,
     OutcomeUnknown,
+    StoreError,
 )
 from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.stores import audit
-from toolverdict.instrument.stores.idempotency import IdempotencyStore, Reconciled
+from toolverdict.instrument.stores.idempotency import IdempotencyStore, Reconciled, Unknown
 from toolverdict.instrument.testing import TEST_KEY, CapturedSpans, capture_spans
 
 RAN: list[str] = []
@@ -39,7 +44,7 @@ def _nothing_has_run() -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
-    with IdempotencyStore(tmp_path / "keys.db") as opened:
+    with IdempotencyStore(tmp_path / "keys.db", key=TEST_KEY) as opened:
         yield opened
 
 
@@ -251,3 +256,123 @@ def test_a_generator_that_was_read_before_is_not_begun_again(
     assert RAN == ["o-1"]
     second = spans.tool_calls[-1].attributes or {}
     assert (second["idempotency.status"], second["tool.executed"]) == ("replayed", False)
+
+
+def test_what_a_nested_tool_says_is_not_said_of_the_outer_one(
+    spans: CapturedSpans, store: IdempotencyStore
+) -> None:
+    """The charge was made, then the mail was refused: the charge is not to be made again."""
+    keep(idempotency=store)
+
+    @tool
+    def notify() -> None:
+        raise RateLimited("mail quota")
+
+    @tool(labels=["payment"], idempotency_key="order")
+    def charge_and_notify(order: str) -> None:
+        RAN.append(order)
+        notify()
+
+    with pytest.raises(RateLimited):
+        charge_and_notify("o-1")
+    with pytest.raises(OutcomeUnknown):
+        charge_and_notify("o-1")
+    assert RAN == ["o-1"]
+
+
+def test_a_key_holds_for_a_call_that_has_no_span(store: IdempotencyStore) -> None:
+    """Without a policy and without a dangerous label, too, as when traffic is sampled."""
+
+    @tool(idempotency_key="order")
+    def save(order: str) -> str:
+        RAN.append(order)
+        return order
+
+    with capture_spans() as captured:
+        keep(idempotency=store, provider=NoOpTracerProvider())
+        settings.override_provider(None)
+        assert save("o-1") == save("o-1") == "o-1"
+    assert RAN == ["o-1"]
+    assert not list(captured)
+
+
+def test_a_label_that_the_policy_gives_protects_the_record(
+    spans: CapturedSpans, tmp_path: Path
+) -> None:
+    log = audit.AuditLog(tmp_path / "audit.db", key=TEST_KEY)
+    rules = "tools: {refund: {labels: [payment]}}, rules: [{id: r, effect: allow, tools: [refund]}]"
+    keep(audit=log, policy=Policy.parse(f"{{version: 1, id: p, {rules}}}"))
+
+    @tool
+    def refund() -> None:
+        RAN.append("refund")
+
+    refund()
+    log.close()
+    with pytest.raises(AuditFailed):
+        refund()
+    assert RAN == ["refund"]
+
+
+def test_arguments_that_change_while_the_record_is_made_stop_the_call(
+    spans: CapturedSpans, store: IdempotencyStore
+) -> None:
+    order: dict[str, Any] = {"id": "o-1", "amount": 5.0}
+
+    def order_id(arguments: Mapping[str, Any]) -> str:
+        return str(arguments["order"]["id"])
+
+    def reconcile(unknown: Unknown) -> Reconciled:
+        order["amount"] = 1_000_000.0
+        return Reconciled("failed_no_effect")
+
+    keep(idempotency=store)
+
+    @tool(labels=["payment"], idempotency_key=order_id, reconcile=reconcile)
+    def pay_order(order: dict[str, Any]) -> None:
+        RAN.append(order["id"])
+        raise ToolTimeout("late")
+
+    with pytest.raises(ToolTimeout):
+        pay_order(order)
+    with pytest.raises(ToolDenied) as denied:
+        pay_order(order)
+    assert denied.value.reason_code == "args_changed"
+    assert RAN == ["o-1"]
+    order["amount"] = 5.0
+    with pytest.raises(ToolTimeout):  # the key was given back: nothing had run
+        pay_order(order)
+
+
+def test_a_read_goes_on_without_its_keys(spans: CapturedSpans, store: IdempotencyStore) -> None:
+    keep(idempotency=store)
+    store.close()
+
+    @tool(labels=["read"], idempotency_key="order")
+    def look(order: str) -> str:
+        return order
+
+    assert look("o-1") == "o-1"
+    with pytest.raises(StoreError):
+        pay("o-1", 5.0)
+    assert RAN == []
+
+
+def test_keys_of_a_scope_belong_to_the_customer_of_the_session(
+    spans: CapturedSpans, tmp_path: Path
+) -> None:
+    """What one customer's call gave is not given to another."""
+    with IdempotencyStore(tmp_path / "scoped.db", scope="customer_id") as scoped:
+        keep(idempotency=scoped)
+        for customer in ("ann", "bob", "ann"):
+            with trajectory(session={"customer_id": customer}):
+                pay("o-1", 5.0)
+        assert RAN == ["o-1", "o-1"]
+        with trajectory(), pytest.raises(StoreError):
+            pay("o-1", 5.0)
+
+        @tool(labels=["read"], idempotency_key="order")
+        def look(order: str) -> str:
+            return order
+
+        assert look("o-1") == "o-1"

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -21,6 +22,16 @@ class Base:
     @tool
     def items(self, n: int) -> Iterator[int]:
         yield from range(n)
+
+    @tool
+    async def stream(self, n: int) -> AsyncGenerator[int, int | None]:
+        total = 0
+        for number in range(n):
+            try:
+                total += (yield number) or 0
+            except KeyError:
+                yield -1
+        yield total
 
     @tool
     @classmethod
@@ -46,6 +57,18 @@ class Derived(Base):
         yield from super().items(n)
 
     @tool
+    async def stream(self, n: int) -> AsyncGenerator[int, int | None]:
+        async with aclosing(super().stream(n)) as items:
+            sent = None
+            with suppress(StopAsyncIteration):
+                while True:
+                    try:
+                        sent = yield await items.asend(sent)
+                    except ValueError:
+                        yield await items.athrow(KeyError())
+                        sent = None
+
+    @tool
     @classmethod
     def make(cls, n: int) -> int:
         return super().make(n) + 1
@@ -69,6 +92,38 @@ def test_what_a_method_overrides_is_a_part_of_its_call() -> None:
         "tool.call items",
         "tool.call make",
     ]
+
+
+async def drained(stream: AsyncGenerator[int, int | None]) -> list[int]:
+    items = [await anext(stream)]
+    with suppress(StopAsyncIteration):
+        while True:
+            items.append(await stream.asend(10))
+    return items
+
+
+def test_a_stream_that_a_method_overrides_is_a_part_of_its_call() -> None:
+    """B44: what is sent, thrown and closed reaches the overridden one as well."""
+
+    async def thrown_at() -> list[int]:
+        stream = Derived().stream(2)
+        items = [await anext(stream), await stream.athrow(ValueError())]
+        await stream.aclose()
+        return items
+
+    with capture_spans() as spans:
+        assert asyncio.run(drained(Derived().stream(2))) == [0, 1, 20]
+        assert asyncio.run(thrown_at()) == [0, -1]
+        assert asyncio.run(drained(Base().stream(1))) == [0, 10]
+    found = [dict(span.attributes or {}) for span in spans.tool_calls]
+    assert [(one["tool.items"], one["tool.outcome"]) for one in found] == [
+        (3, "ok"),
+        (2, "cancelled"),
+        (2, "ok"),
+    ]
+    assert [span.name for span in spans if span.name.startswith("execute_tool")] == [
+        "execute_tool stream"
+    ] * 3
 
 
 def test_another_instance_and_recursion_are_calls_of_their_own() -> None:

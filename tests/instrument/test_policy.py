@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 
-from toolverdict.instrument.decisions import Call, Effect, ReasonCode
+from toolverdict.instrument.decisions import Call, Earlier, Effect, ReasonCode
 from toolverdict.instrument.errors import PolicyError
 from toolverdict.instrument.policy import Policy
 
@@ -234,3 +236,38 @@ def test_a_rule_for_a_name_with_metacharacters_means_that_name() -> None:
     assert policy(rule).decide(call("mcp__shop__refund[1]")).effect is Effect.DENY
     required = policy({"effect": "allow", "tools": ["pay"], "requires": ["verify[1]"]})
     assert required.decide(call("pay", done=("verify[1]",))).effect is Effect.ALLOW
+
+
+MIXED = """
+version: 1
+id: mixed
+tools: {versioned: {schema_version: "2"}}
+rules:
+  - {id: d1, effect: deny, tools: [drop_*]}
+  - {id: d2, effect: deny, tools: [mail], unless_after: [verify]}
+  - {id: d3, effect: deny, tools: [get_file], args: {path: {prefix: [/etc/]}}}
+  - {id: q1, effect: require_approval, labels: [payment], approval: {ttl_s: 60}}
+  - {id: a1, effect: allow, tools: ["get_*", mail, versioned], labels: [read, write]}
+  - {id: a2, effect: allow, tools: [refund], limits: {per_trajectory: 1}, agents: [bot]}
+  - {id: a3, effect: allow, tools: [book], idempotency: required}
+"""
+CALLS = st.builds(
+    Call,
+    tool=st.sampled_from(
+        ["drop_it", "mail", "get_file", "get_it", "refund", "versioned", "book", "other"]
+    ),
+    labels=st.frozensets(st.sampled_from(["read", "write", "payment"])),
+    agent=st.sampled_from(["bot", "other", None]),
+    succeeded=st.frozensets(st.just("verify")),
+    arguments=st.sampled_from([None, {}, {"path": "/etc/passwd"}, {"path": "/srv/x"}]),
+    earlier=st.sampled_from([None, (), (Earlier("refund"),)]),
+    idempotency_key=st.sampled_from([None, True, False]),
+    schema_version=st.sampled_from([None, "1", "2"]),
+)
+OTHER_DAYS = Policy.parse(MIXED)
+
+
+@given(CALLS)
+def test_what_was_asked_before_makes_no_difference(call: Call) -> None:
+    """Decisions that names alone settle are remembered; no other is."""
+    assert OTHER_DAYS.decide(call) == Policy.parse(MIXED).decide(call)

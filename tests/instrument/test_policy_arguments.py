@@ -1,18 +1,24 @@
 """What a rule says about arguments: every doubt goes against the call."""
 
 import math
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from enum import IntEnum, StrEnum
+from pathlib import PurePosixPath as Path
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from toolverdict.instrument.decisions import Call, Effect, ReasonCode
 from toolverdict.instrument.errors import PolicyError
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.policy.reading import OneOf, PartlyKnown
 
 
 def policy(effect: str, args: dict[str, Any], **more: Any) -> Policy:
@@ -97,6 +103,36 @@ TABLE: list[tuple[dict[str, Any], Any, str]] = [
     ({"max_length": 3}, "abcd", NO),
     ({"max_length": 3}, [1, 2, 3], YES),
     ({"max_length": 3}, 5, DOUBT),
+    ({"in": ["evil.example"]}, "evil.example" + " " * 10_001, DOUBT),
+    ({"equals": "evil.example"}, "x" * 10_001, DOUBT),
+    ({"in": ["evil.example"]}, "evil.ex\u0430mple", DOUBT),
+    ({"in": ["evil.example"]}, "\u0395VIL.example", DOUBT),
+    ({"in": ["evil.example"]}, "evil.example.", DOUBT),
+    ({"in": ["evil.example"]}, "evil\u3002example", DOUBT),
+    ({"in": ["evil-example"]}, "evil\u2011example", DOUBT),
+    ({"in": ["evil.example"]}, "good.example", NO),
+    ({"in": ["EUR"]}, Path("EUR"), YES),
+    ({"in": ["EUR"]}, Decimal(5), DOUBT),
+    ({"equals": "2026-01-02"}, date(2026, 1, 2), YES),
+    ({"equals": "00000000-0000-0000-0000-000000000001"}, UUID(int=1), YES),
+    ({"pattern": "Acct_[0-9]+"}, "ACCT_1", DOUBT),
+    ({"pattern": "Acct_[0-9]+"}, "acct_1 ", DOUBT),
+    ({"pattern": "Acct_[0-9]+"}, "Acct_1.", DOUBT),
+    ({"pattern": "Acct_[0-9]+"}, "\u0410cct_1", DOUBT),
+    ({"pattern": "Acct_[0-9]+"}, "Acct_x", NO),
+    ({"pattern": "[a-z]+[A-Z]"}, "aBc", DOUBT),
+    ({"pattern": "[a-z]+[A-Z]"}, "a1", NO),
+    ({"pattern": "[a-z]+\\."}, "ABC.", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/\uff0e\uff0e/x", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/%25252e%25252e/x", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/%2525252525252525252e/x", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/%25%32%65/x", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/%c0%ae%c0%ae/x", DOUBT),
+    ({"prefix": "/srv/data/"}, "/srv/data/a%20b", YES),
+    ({"prefix": "/srv/data/"}, "/\u0455rv/data/x", DOUBT),
+    ({"prefix": "shop."}, "shoplifter", NO),
+    ({"suffix": "@shop.example"}, "me@shop.example.", DOUBT),
+    ({"max_length": 3}, {1, 2, 3, 4}, NO),
     ({"range": {"min": 1}, "in": [0, 5]}, 5, YES),
     ({"range": {"min": 1}, "in": [0, 5]}, 0, NO),
 ]
@@ -280,12 +316,92 @@ def test_whatever_is_passed_is_decided_and_nothing_is_both_in_and_out(
     assert decision.reason_code is not ReasonCode.POLICY_ERROR
 
 
+@dataclass
+class Money:
+    amount: float
+
+
+class Order(BaseModel):
+    price: Money
+    keys: dict[int, str] = {}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("x.amount", Money(5)),
+        ("x.price.amount", Order(price=Money(5))),
+        ("x.*", {5, 50}),
+        ("x.*", frozenset({5})),
+        ("x.1", {1: 5}),
+        ("x.keys.*", {"keys": (5, 6)}),
+    ],
+)
+def test_what_json_reads_as_an_object_or_an_array_is_one(path: str, value: object) -> None:
+    by = policy("allow", {path: {"range": {"max": 100}}})
+    assert by.decide(pay({"x": value})).effect is Effect.ALLOW
+    by = policy("deny", {path: {"range": {"min": 1000}}})
+    assert by.decide(pay({"x": value}, ("read",))).effect is Effect.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("value", "effect", "unknown"),
+    [
+        (OneOf(5, 6), Effect.ALLOW, False),
+        (OneOf(5, 500), Effect.DENY, True),
+        (OneOf("5", Decimal(5)), Effect.DENY, True),
+        (OneOf(500, "x"), Effect.DENY, True),
+        (OneOf(500, 600), Effect.DENY, False),
+        (OneOf(), Effect.DENY, True),
+        ([OneOf()], Effect.DENY, False),
+    ],
+)
+def test_what_is_known_in_part_is_decided_as_far_as_that_goes(
+    value: object, effect: Effect, unknown: bool
+) -> None:
+    by = policy("allow", {"x": {"range": {"max": 100}}})
+    decision = by.decide(Call("pay", frozenset({"payment"}), arguments=PartlyKnown(x=value)))
+    assert (decision.effect, decision.unknown) == (effect, unknown)
+    within = policy("allow", {"y.x": {"range": {"max": 100}}})
+    nested = PartlyKnown(y=OneOf())
+    decision = within.decide(Call("pay", frozenset({"payment"}), arguments=nested))
+    assert (decision.effect, decision.unknown) == (Effect.DENY, True)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *["limits: ", "limits: {}", "stages: ", "stages: {}", "requires: ", "requires: []"],
+        *["approval: ", "agents: ", "labels: ", "confirmed: ", "idempotency: ", "reason: "],
+        *["limits: {per_trajectory: }", "limits: {per_window: }", "stages: {before: }"],
+        *["labels: [PAYMENT]", "labels: [' payment']", "labels: [pay-ment]", "labels: [paymnt]"],
+        *["labels: ['p\u0430yment']", "labels: [external-message]", "labels: [Write]"],
+    ],
+)
+def test_a_key_that_would_mean_nothing_is_refused_where_it_stands(rule: str) -> None:
+    text = f"version: 1\nid: p\nrules:\n- id: r\n  effect: allow\n  tools: [a]\n  {rule}\n"
+    with pytest.raises(PolicyError) as caught:
+        Policy.parse(text, source="policy.yaml")
+    said = str(caught.value)
+    assert said.startswith(f"policy.yaml: line 7, rules.0.{rule.split(':')[0]}")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("entry", ["{}", "{labels: [Payment]}", "{labels: }", ""])
+def test_so_is_one_of_a_tool(entry: str) -> None:
+    with pytest.raises(PolicyError, match="line 4"):
+        Policy.parse(f"version: 1\nid: p\ntools:\n  pay: {entry}\nrules: []\n")
+
+
 HEAD = "version: 1\nid: p\nrules:\n  - id: r\n    effect: allow\n    tools: [a]\n    args:\n      "
 
 PROBLEMS = [
-    ("x: {}", "line 8, rules.0.args.x: a condition needs a key, such as in, range or prefix"),
+    (
+        "x: {}",
+        "line 8, rules.0.args.x: is empty; it needs a key, such as equals, equals_session, in",
+    ),
     ("x: {ranges: {min: 1}}", "rules.0.args.x.ranges: unknown key 'ranges'; did you mean 'range'?"),
-    ("x: {range: {}}", "rules.0.args.x.range: a range needs min or max"),
+    ("x: {range: {}}", "rules.0.args.x.range: is empty; it needs a key, such as max, min"),
     ("x: {range: {minimum: 1}}", "unknown key 'minimum'; did you mean 'min'?"),
     ("x: {range: {min: true}}", "rules.0.args.x.range.min: expected a number"),
     ("x: {range: {min: '1'}}", "rules.0.args.x.range.min: expected a number"),
@@ -299,7 +415,9 @@ PROBLEMS = [
     ("x: {trusted: false}", "trusted can only be true"),
     ("x..y: {equals: 1}", "a path is names with dots between them"),
     ("'*': {equals: 1}", "a path begins with the name of a parameter"),
-    ("x: {equals: null}", "a condition needs a key"),
+    ("x: {equals: null}", "line 8, rules.0.args.x.equals: has no value"),
+    ("x: {range: , prefix: a}", "line 8, rules.0.args.x.range: has no value"),
+    ("x: {range: {min: 1, max: }}", "rules.0.args.x.range.max: has no value"),
     ("x: {in_: [1]}", "unknown key 'in_'; did you mean 'in'?"),
 ]
 

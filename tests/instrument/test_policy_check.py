@@ -41,7 +41,7 @@ CASES: list[tuple[list[dict[str, Any]], list[tuple[str, str | None]]]] = [
     ([allow("search")], []),
     ([{"effect": "deny", "labels": ["permission"]}], [("never_matches", "r0")]),
     (
-        [{"effect": "deny", "labels": ["paymnt"]}],
+        [{"effect": "deny", "labels": ["raed"]}],
         [("unknown_label", "r0"), ("never_matches", "r0")],
     ),
     ([deny("get_order", labels=["payment"])], [("never_matches", "r0")]),
@@ -80,20 +80,14 @@ def test_a_rule_that_does_not_do_what_it_seems_is_found(
 
 def test_without_a_catalogue_only_what_the_policy_says_itself() -> None:
     assert codes(policy(allow("anything"), deny("else", labels=["custom"])), None) == []
-    assert codes(policy({"effect": "deny", "labels": ["payments"]}), None) == [
-        ("unknown_label", "r0")
-    ]
+    assert codes(policy({"effect": "deny", "labels": ["reads"]}), None) == [("unknown_label", "r0")]
     assert codes(policy(allow("a"), deny("a")), None) == [("unreachable", "r0")]
     assert codes(policy(allow("a_*"), deny("a_b")), None) == []
 
 
 def test_entries_are_checked_too() -> None:
-    made = policy(tools={"refnd": {"labels": ["paiment"]}}, untrusted_sources=["mail.*"])
-    assert codes(made) == [
-        ("unknown_tool", None),
-        ("unknown_tool", None),
-        ("unknown_label", None),
-    ]
+    made = policy(tools={"refnd": {"labels": ["cheap"]}}, untrusted_sources=["mail.*"])
+    assert codes(made) == [("unknown_tool", None), ("unknown_tool", None)]
     message = check_policy(made, TOOLS)[0].message
     assert message == "no tool is called 'refnd'; did you mean 'refund'?"
 

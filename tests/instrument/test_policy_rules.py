@@ -11,7 +11,10 @@ from toolverdict.instrument.policy import Policy
 
 
 def policy(*rules: dict[str, Any], **more: Any) -> Policy:
-    named = [{"id": f"r{index}", "tools": ["pay"], **rule} for index, rule in enumerate(rules)]
+    named = [
+        {"id": f"r{index}", **({} if "labels" in rule else {"tools": ["pay"]}), **rule}
+        for index, rule in enumerate(rules)
+    ]
     return Policy.model_validate({"version": 1, "id": "p", "rules": named, **more})
 
 
@@ -93,7 +96,6 @@ def test_a_limit_counts_what_was_let_through(effect: str) -> None:
 
 def test_a_limit_over_labels_counts_all_tools_with_them() -> None:
     rule = {
-        "tools": None,
         "labels": ["payment"],
         "effect": "allow",
         "limits": {"per_trajectory": 1},
@@ -160,13 +162,13 @@ def test_the_policy_adds_labels_and_takes_none_away() -> None:
     assert decide(pay()).dangerous
     assert said(decide(pay(tool="shop.pay"))) == ("deny", "no_rule")
     assert said(decide(pay("write", tool="other"))) == ("deny", "no_rule")
-    by_label = {"tools": None, "labels": ["payment"]}
+    by_label = {"labels": ["payment"]}
     asked = policy({**by_label, "effect": "require_approval"}, tools=tools)
     assert said(asked.decide(pay())) == ("require_approval", "rule")
 
 
 def test_a_label_that_may_be_another_tools_permits_nothing() -> None:
-    rule = {"tools": None, "labels": ["cheap"], "effect": "allow"}
+    rule = {"labels": ["cheap"], "effect": "allow"}
     decide = policy(rule, tools={"pay": {"labels": ["cheap"]}}).decide
     assert said(decide(pay("payment"))) == ("allow", "rule")
     assert said(decide(pay("payment", tool="evil.pay"))) == ("deny", "no_rule")

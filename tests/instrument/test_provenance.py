@@ -1,10 +1,15 @@
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolverdict.instrument import tool, trajectory
 from toolverdict.instrument.hashing import HashKey
-from toolverdict.instrument.provenance import MAX_ATOMS, atom_hashes
+from toolverdict.instrument.provenance import MAX_ATOMS, Atoms, atom_hashes
 from toolverdict.instrument.testing import TEST_KEY, capture_spans
 
 OTHER = HashKey.of(b"another key of 16")
@@ -75,3 +80,112 @@ def test_what_is_left_out_is_flagged() -> None:
     with capture_spans() as spans:
         send(" ".join(f"order-{n:06}" for n in range(1000)))
     assert (spans.tool_calls[0].attributes or {})["taint.atoms.truncated"] is True
+
+
+@tool(labels=["untrusted"])
+def lines(*items: object) -> Iterator[object]:
+    yield from items
+
+
+@tool(labels=["untrusted"])
+async def lines_async(*items: object) -> AsyncIterator[object]:
+    for item in items:
+        yield item
+
+
+@tool(labels=["untrusted"])
+def rows(*items: object) -> Iterator[object]:
+    return iter(items)
+
+
+@tool(labels=["untrusted"])
+def summed_up() -> Generator[str, None, str]:
+    yield "from eve@evil.example"
+    return "to bob@other.example"
+
+
+async def all_of(stream: AsyncIterator[object]) -> list[object]:
+    return [item async for item in stream]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ("hello", "write to eve@evil.example"),
+        ({"from": "eve@evil.example"}, {"n": 1}),
+        ("write to ev", "e@ev", "", "il.example", " at once"),  # as a model's tokens come
+        ("x" * 1000, ["eve@evil.example"]),
+    ],
+)
+def test_a_stream_has_the_atoms_of_its_items(items: tuple[object, ...]) -> None:
+    with capture_spans() as spans:
+        assert tuple(lines(*items)) == items
+        assert tuple(asyncio.run(all_of(lines_async(*items)))) == items
+        assert tuple(rows(*items)) == items
+        send("eve@evil.example")
+    *streams, sent = (dict(span.attributes or {}) for span in spans.tool_calls)
+    for stream in streams:
+        assert set(sent["taint.argument_atoms"]) <= set(stream["taint.result_atoms"])  # type: ignore[arg-type]
+        assert stream["taint.atoms.key_id"] == TEST_KEY.id
+        assert "taint.atoms.truncated" not in stream
+
+
+def test_a_stream_that_is_left_has_the_atoms_that_were_read() -> None:
+    with capture_spans() as spans:
+        stream = lines("eve@evil.example", "ada@good.example")
+        next(stream)
+        stream.close()  # type: ignore[attr-defined]
+    found = dict(spans.tool_calls[0].attributes or {})
+    assert set(found["taint.result_atoms"]) == hashes("eve@evil.example")  # type: ignore[arg-type]
+
+
+def test_what_a_generator_returns_is_of_its_result() -> None:
+    with capture_spans() as spans:
+        list(summed_up())
+    found: Any = spans.tool_calls[0].attributes
+    assert set(found["taint.result_atoms"]) == hashes("eve@evil.example bob@other.example")
+
+
+def test_an_item_that_cannot_be_looked_at_is_said_to_be_missing() -> None:
+    class Hostile(dict[str, object]):
+        def items(self) -> Any:
+            raise RuntimeError("secret")
+
+    with capture_spans() as spans:
+        assert len(list(lines("eve@evil.example", Hostile(a=1), {"b": "bob@b.example"}))) == 3
+    found: Any = spans.tool_calls[0].attributes
+    assert set(found["taint.result_atoms"]) == hashes("eve@evil.example bob@b.example")
+    assert found["taint.atoms.truncated"] is True
+
+
+def test_a_stream_without_an_end_is_not_kept() -> None:
+    """B11: so much text is looked at, and no more is held."""
+    atoms = Atoms()
+    for number in itertools.islice(itertools.count(), 10_000):
+        atoms.add_item(f"token {number:06} ")
+        atoms.add_item("")
+    assert not atoms.whole
+    assert sum(map(len, atoms._texts)) <= 32 * 1024
+    assert len(atoms._texts) < 3000
+    assert len(atoms.hashes(TEST_KEY)) == MAX_ATOMS
+
+
+class Text(str):
+    """Not exactly a text, so nothing in its company is looked at quickly."""
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *("ada@example.org", "https://u:p@Evil.example:80/x?q=1.", "DE89 3704 0044 0532"),
+                *("ord-4711-x", "_abc123", "x" * 70 + "1", "\n", " ", "\ud800", "a1", "é", "://"),
+            )
+        )
+    ),
+    st.integers() | st.none() | st.booleans() | st.floats(),
+)
+def test_looking_quickly_finds_the_same(parts: list[str], other: object) -> None:
+    text = "".join(parts)
+    plain = {"text": text, "list": [text, other], "ord-1234": {"b": other}}
+    assert atom_hashes(TEST_KEY, plain) == atom_hashes(TEST_KEY, {**plain, "none": Text("")})

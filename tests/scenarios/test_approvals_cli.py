@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,7 +102,7 @@ def test_a_line_cannot_be_forged(db: Path, store: ApprovalStore) -> None:
 def test_an_adviser_decides_nothing(db: Path, store: ApprovalStore) -> None:
     record = store.request(REQUEST)
     code, shown, _ = run(
-        "approve", record.id, "--db", db, "--by", "judge", "--kind", "llm_advisory"
+        "approve", record.id, "--db", db, "--by", "judge", "--kind", "llm_advisory", "--yes"
     )
     assert code == 0
     assert "status: requested" in shown
@@ -114,9 +115,14 @@ def test_what_cannot_be_done_is_one_line_and_exit_2(
     record = store.request(REQUEST)
     refused = [
         ("show", "appr_none", "--db", db),
-        ("approve", record.id, "--db", db, "--by", "bot"),
+        ("approve", record.id, "--db", db, "--by", "bot", "--yes"),
         ("approve", record.id, "--db", db, "--by", "ann", "--seen", "other"),
-        ("approve", record.id, "--db", db, "--by", ""),
+        ("approve", record.id, "--db", db, "--by", "", "--yes"),
+        ("approve", record.id, "--db", db, "--by", "a\udcff", "--yes"),
+        ("approve", record.id, "--db", db, "--by", "b\u043et", "--yes"),
+        ("approve", record.id, "--db", db, "--by", "ann\u200b", "--yes"),
+        ("approve", record.id, "--db", db, "--by", "ann", "--note", "\udcff", "--yes"),
+        ("approve", record.id, "--db", db, "--by", "ann", "--seen", "\u00e9"),
         ("list", "--db", tmp_path / "none"),
         ("list", "--db", tmp_path),
     ]
@@ -128,7 +134,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_2(
     assert run("approve", record.id, "--db", db)[0] == 2
     assert run("list", "--db", db, "--status", "lost")[0] == 2
     assert run("reject", record.id, "--db", db, "--by", "ann")[0] == 0
-    assert run("approve", record.id, "--db", db, "--by", "ann")[0] == 2
+    assert run("approve", record.id, "--db", db, "--by", "ann", "--yes")[0] == 2
     assert not (tmp_path / "none").exists()
     monkeypatch.delenv("TOOLVERDICT_HASH_KEY")
     assert run("list", "--db", db)[0] == 2
@@ -149,10 +155,64 @@ def test_with_another_key_every_record_is_damaged(
     assert done.returncode == 0
     assert "status: requested (damaged)" in done.stdout
     done = subprocess.run(
-        [*command, "approve", record.id, "--db", str(db), "--by", "ann"],
+        [*command, "approve", record.id, "--db", str(db), "--by", "ann", "--yes"],
         env=environment,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_is_approved_that_nobody_says_to_have_seen(db: Path, store: ApprovalStore) -> None:
+    record = store.request(REQUEST)
+    code, shown, said = run("approve", record.id, "--db", db, "--by", "ann")
+    assert code == 2
+    assert "tool: refund" in shown
+    assert f"--seen {record.presented_hash}" in said
+    assert [found.status for found in store.list()] == ["requested"]
+
+
+def damage(db: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(db)
+    with connection:
+        connection.execute("DROP TRIGGER approval_way")
+        connection.execute("DROP TRIGGER approval_bound")
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *[("mac", "\u00e9"), ("created_at", 2**63 - 1), ("expires_at", 99999999999999999)],
+        *[("expires_at", -9000000000000000), ("content", "[" * 100_000), ("content", "7")],
+        *[("content", '{"arguments": "{"}'), ("advice", "[1]"), ("advice", "{"), ("status", "?")],
+        *[("note", "\x1b[2J"), ("decided_by", "x"), ("content", '{"approvers": 5}')],
+    ],
+)
+def test_a_damaged_row_is_shown_and_hides_no_other(
+    db: Path, store: ApprovalStore, column: str, value: object
+) -> None:
+    record = store.request(REQUEST)
+    fine = store.request(replace(REQUEST, args_hash="hmac-sha256:bb"))
+    damage(db, f"UPDATE approval SET {column} = ? WHERE id = ?", value, record.id)
+    code, shown, _ = run("list", "--db", db)
+    assert code == 0
+    assert fine.id in shown
+    assert "(damaged)" in next(line for line in shown.splitlines() if record.id in line)
+    for options in ([], ["--json"]):
+        code, shown, _ = run("show", record.id, "--db", db, *options)
+        assert (code, "\x1b" in shown) == (0, False)
+    code, _, said = run("approve", record.id, "--db", db, "--by", "ann", "--yes")
+    assert (code, len(said.splitlines())) == (2, 1)
+
+
+def test_a_row_that_is_no_text_is_shown_and_hides_no_other(db: Path, store: ApprovalStore) -> None:
+    record = store.request(REQUEST)
+    fine = store.request(replace(REQUEST, args_hash="hmac-sha256:bb"))
+    damage(db, "UPDATE approval SET content = CAST(x'ff' AS TEXT) WHERE id = ?", record.id)
+    _, shown, _ = run("list", "--db", db)
+    assert fine.id in shown
+    assert run("show", record.id, "--db", db, "--json")[0] == 0

@@ -1,12 +1,14 @@
 """``toolverdict keys``: a call whose end nobody knows is resolved by who found out, and by no mistake."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.stores.idempotency import (
     Conflict,
     IdempotencyStore,
@@ -17,16 +19,18 @@ from toolverdict.instrument.stores.idempotency import (
 from toolverdict.keys_cli import app
 
 KEY = "hmac-sha256:aa"
+SECRET = "6b" * 32
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOOLVERDICT_HASH_KEY", SECRET)
     return tmp_path / "keys.db"
 
 
 @pytest.fixture
 def store(db: Path) -> Iterator[IdempotencyStore]:
-    with IdempotencyStore(db) as store:
+    with IdempotencyStore(db, key=HashKey.of(SECRET)) as store:
         yield store
 
 
@@ -80,7 +84,7 @@ def test_only_an_unknown_end_is_resolved(
 
 
 def test_a_run_whose_lease_is_over_counts_as_lost(db: Path) -> None:
-    with IdempotencyStore(db, lease_s=0.001) as store:
+    with IdempotencyStore(db, key=HashKey.of(SECRET), lease_s=0.001) as store:
         begin(store)
         while store.keys()[0].state == "in_progress":
             pass
@@ -110,6 +114,30 @@ def test_a_key_of_two_tools_needs_its_tool(db: Path, store: IdempotencyStore) ->
 def test_mistakes_are_one_line(db: Path, tmp_path: Path) -> None:
     code, shown, said = run("list", "--db", tmp_path / "none.db")
     assert (code, shown, said.count("\n")) == (2, "", 1)
-    IdempotencyStore(db).close()
+    IdempotencyStore(db, key=HashKey.of(SECRET)).close()
     code, _, said = run("resolve", "nope", "--db", db, "--found", "failed")
     assert (code, said.count("\n")) == (2, 1)
+
+
+def test_a_row_of_somebody_else_is_said_to_be_one_and_can_be_resolved(
+    db: Path, store: IdempotencyStore
+) -> None:
+    lose(store)
+    connection = sqlite3.connect(db)
+    with connection:
+        connection.execute("UPDATE idempotency SET touched_at = 99999999999999999")
+    connection.close()
+    code, shown, _ = run("list", "--db", db)
+    assert code == 0
+    assert "unknown (damaged)" in shown
+    assert run("resolve", KEY, "--db", db, "--found", "succeeded")[0] == 0
+    assert "damaged" not in run("list", "--db", db)[1]
+
+
+def test_it_needs_the_key_of_the_agents_side(
+    db: Path, store: IdempotencyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOOLVERDICT_HASH_KEY")
+    code, _, said = run("list", "--db", db)
+    assert code == 2
+    assert "TOOLVERDICT_HASH_KEY" in said

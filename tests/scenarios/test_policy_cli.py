@@ -111,3 +111,44 @@ def test_a_source_that_cannot_be_read_writes_nothing(tmp_path: Path) -> None:
 def test_both_are_commands_of_toolverdict(lock: Path, policy: Path) -> None:
     assert run(app, "policy", "check", policy)[0] == 0
     assert run(app, "catalog", "diff", lock, lock)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["0x" + "f" * 9000, "0x" + "f" * 300, "9" * 400, "9" * 390, "1" + ":59" * 3000],
+    ids=["hex", "short hex", "long", "large", "sexagesimal"],
+)
+def test_a_number_that_is_none_to_calculate_with_is_2(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "policy.yaml"
+    args = f"{{a: {{range: {{max: {value}}}}}}}"
+    path.write_text(
+        f"version: 1\nid: p\nrules:\n- {{id: r, effect: allow, tools: [t], args: {args}}}\n"
+    )
+    code, printed, said = run(policy_app, "check", path)
+    assert (code, printed, len(said.splitlines())) == (2, "", 1)
+    assert "line 4" in said
+
+
+def test_a_schema_with_a_type_that_is_none_is_judged(tmp_path: Path) -> None:
+    locks = []
+    for name, declared in (("old", '"string"'), ("new", "5")):
+        tools = tmp_path / f"{name}.json"
+        schema = f'{{"type": "object", "properties": {{"x": {{"type": {declared}}}}}}}'
+        tools.write_text(f'[{{"name": "a", "inputSchema": {schema}}}]')
+        locks.append(tmp_path / f"{name}.lock")
+        assert run(catalog_app, "pin", tools, "--out", locks[-1])[0] == 0
+    for pair in (locks, locks[::-1]):
+        code, printed, _ = run(catalog_app, "diff", *pair)
+        assert code == 1
+        assert "breaking" in printed
+
+
+def test_a_module_that_ends_the_process_pins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_at_once.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, _, said = run(catalog_app, "pin", "ends_at_once", "--out", tmp_path / "lock")
+    assert code == 2
+    assert "SystemExit" in said
+    assert not (tmp_path / "lock").exists()

@@ -8,6 +8,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from toolverdict.instrument import guard
 from toolverdict.instrument.arguments import Arguments
+from toolverdict.instrument.likeness import folded
 
 ApprovalStatus = Literal["requested", "approved", "rejected", "expired", "cancelled"]
 
@@ -61,8 +62,8 @@ class ApprovalRequest:
         schema_version: The version of the tool's parameters.
         args_hash_key_id: The id of the key that ``args_hash`` was made with.
         approvers: Who may say yes; None is whoever is asked.
-        ttl_s: How long the policy lets the request, and a yes to it, be good for; None is as long
-            as whoever keeps it says.
+        ttl_s: How many seconds from now the policy lets the request, and a yes to it, be good for;
+            None is as long as whoever keeps it says.
     """
 
     id: str
@@ -81,6 +82,12 @@ class ApprovalRequest:
     args_hash_key_id: str = ""
     approvers: frozenset[str] | None = None
     ttl_s: float | None = None
+
+    def may_be_approved_by(self, approver: str | None) -> bool:
+        """Whether the policy lets somebody say yes; neither case nor width makes another name."""
+        if self.approvers is None:
+            return True
+        return approver is not None and folded(approver) in map(folded, self.approvers)
 
     def approve(self, approver: str | None = None) -> Approval:
         """Yes to exactly this request."""

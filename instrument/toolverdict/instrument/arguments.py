@@ -21,7 +21,6 @@ Arguments = Mapping[str, object]
 """The arguments of one call by parameter name, defaults filled in."""
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_MISSING: Final[Any] = object()
 _RECEIVERS: Final = ("self", "cls", "mcs")
 _MAX_NODES: Final = MAX_BYTES  # a node takes at least one byte in canonical form
 
@@ -47,6 +46,7 @@ class Binder:
     given_keywords: Mapping[str, Any]
     positional: tuple[str, ...] | None = field(init=False)
     defaults: Mapping[str, Any] = field(init=False)
+    required: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out what binding needs, where every parameter has a name of its own."""
@@ -57,12 +57,14 @@ class Binder:
             for parameter in parameters
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         )
-        defaults = {
-            parameter.name: _MISSING if parameter.default is parameter.empty else parameter.default
-            for parameter in parameters
-        }
+        # In the order of the parameters, which merging in what is given keeps.
+        defaults = {parameter.name: parameter.default for parameter in parameters}
+        required = frozenset(
+            name for name, value in defaults.items() if value is inspect.Parameter.empty
+        )
         object.__setattr__(self, "positional", positional if named else None)
         object.__setattr__(self, "defaults", defaults)
+        object.__setattr__(self, "required", required)
 
     @classmethod
     def of(
@@ -134,10 +136,11 @@ class Binder:
             if name in arguments or name not in self.defaults:
                 return None
             arguments[name] = value
-        if len(arguments) == len(args) == len(self.defaults):
+        if len(args) == len(self.defaults):
             return arguments
-        filled = {name: arguments.get(name, value) for name, value in self.defaults.items()}
-        return None if any(value is _MISSING for value in filled.values()) else filled
+        if not self.required.issubset(arguments):
+            return None
+        return {**self.defaults, **arguments}
 
     def does_not_fit(
         self, error: TypeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -195,12 +198,18 @@ class _Copier:
         self._path: set[int] = set()
 
     def copy_dict(self, value: Mapping[Any, object], depth: int) -> dict[Any, object]:
-        return {key: self._copy(item, depth + 1) for key, item in value.items()}
+        self._spend(len(value))
+        return {
+            key: item if type(item) in _LEAVES else self._copy(item, depth + 1)
+            for key, item in value.items()
+        }
 
-    def _copy(self, value: object, depth: int) -> object:
-        self._left -= 1
+    def _spend(self, nodes: int) -> None:
+        self._left -= nodes
         if self._left < 0:
             raise Unhashable("too_large")
+
+    def _copy(self, value: object, depth: int) -> object:
         if type(value) not in _CONTAINERS:
             return bytes(value) if isinstance(value, bytearray) else value
         if id(value) in self._path:
@@ -214,8 +223,13 @@ class _Copier:
         if isinstance(value, dict):
             copied = self.copy_dict(value, depth)
         elif isinstance(value, list):
-            copied = [self._copy(item, depth + 1) for item in list(value)]
+            self._spend(len(value))
+            copied = [
+                item if type(item) in _LEAVES else self._copy(item, depth + 1)
+                for item in list(value)
+            ]
         elif isinstance(value, tuple):
+            self._spend(len(value))
             copied = tuple(self._copy(item, depth + 1) for item in value)
         else:
             assert isinstance(value, set)
@@ -224,6 +238,9 @@ class _Copier:
         self._done[id(value)] = copied
         return copied
 
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+"""Most of what is in there: a call for each would be most of the time that a copy takes."""
 
 _CONTAINERS: Final[Sequence[type]] = (dict, list, tuple, set)
 """Exactly these: a subclass may not be made anew without knowing it."""

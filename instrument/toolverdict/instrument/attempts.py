@@ -9,51 +9,45 @@ it did; what the body does is inside of that. It names the call and says nothing
 ``gen_ai.operation.name``: whoever counts tool calls by that finds one.
 """
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from toolverdict.instrument import (
     approvals,
-    capture,
+    asking,
     guard,
     overrides,
-    plain,
-    provenance,
-    redaction,
+    recording,
     semconv,
     settings,
+    snapshots,
     spans,
 )
-from toolverdict.instrument.approvals import Approval, ApprovalRequest
+from toolverdict.instrument.approvals import Approval, ApprovalRequest, Approver
 from toolverdict.instrument.arguments import Arguments, freeze
 from toolverdict.instrument.call_ids import current_call_id, without_call_id
 from toolverdict.instrument.canonical import CANON, canonicalise
-from toolverdict.instrument.decisions import (
-    NO_POLICY,
-    Call,
-    Decider,
-    Decision,
-    Earlier,
-    Effect,
-    Mode,
-    ReasonCode,
-)
+from toolverdict.instrument.decisions import Decision, Earlier, Effect, ReasonCode
 from toolverdict.instrument.errors import ApprovalRequired, InvalidArguments, ToolDenied, Unhashable
 from toolverdict.instrument.hashing import args_hash, idempotency_key_hash
 from toolverdict.instrument.outcomes import Outcome, outcome_of_exception, outcome_of_result
+from toolverdict.instrument.provenance import Atoms
 from toolverdict.instrument.tools import Coerce, Given, ToolSpec
 from toolverdict.instrument.trajectories import current_trajectory
+from toolverdict.instrument.trust import TrustedInput
 
 if TYPE_CHECKING:
     from toolverdict.instrument.on_record import OnRecord
     from toolverdict.instrument.stores.idempotency import Replay
+
+_LEFT: Final = "__toolverdict_left__"
+"""Set on an exception that has left an attempt: what it says is about that attempt's tool."""
 
 
 class Attempt:
@@ -65,31 +59,52 @@ class Attempt:
         kwargs: The keyword arguments of the call.
     """
 
+    # What most attempts never set is said here, once for all of them.
+    items: int | None = None
+    """How many items a generator tool has yielded; None for other tools."""
+    goes_on = False
+    """Whether the tool goes on after it has returned; ``finish`` ends the attempt then."""
+    taken_up = False
+    """Whether what goes on was awaited or iterated at least once."""
+    replay: "Replay | None" = None
+    """What an earlier call with the same key gave; the body does not run again."""
+    _body: Span | None = None
+    _args_hash: str | None = None
+    _dangerous = False
+    _executed = False
+    _outcome: Outcome | None = None
+    _finished = False
+    _counted: Earlier | None = None
+    _on_record: "OnRecord | None" = None
+    _item_atoms: Atoms | None = None
+    _trusted: TrustedInput | None = None
+
     def __init__(self, spec: ToolSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.items: int | None = None
-        """How many items a generator tool has yielded; None for other tools."""
-        self.goes_on = False
-        """Whether the tool goes on after it has returned; ``finish`` ends the attempt then."""
-        self.taken_up = False
-        """Whether what goes on was awaited or iterated at least once."""
-        self.replay: Replay | None = None
-        """What an earlier call with the same key gave; the body does not run again."""
         self._spec = spec
         self._args = args
         self._kwargs = kwargs
         self._settings = settings.current()
         self._trajectory = current_trajectory()
-        self._call_id = current_call_id()
-        self._span = spans.start_clean(spec.span_name, spec.attributes)
-        self._context = without_call_id(trace.set_span_in_context(self._span))
-        self._body: Span | None = None
-        self._attributes: dict[str, str | bool | int | tuple[str, ...]] = {}
-        self._args_hash: str | None = None
-        self._executed = False
-        self._outcome: Outcome | None = None
-        self._finished = False
-        self._let_through: Earlier | None = None
-        self._on_record: OnRecord | None = None
+        self.call_id = current_call_id()
+        """The id of the call, as its spans carry it."""
+        self._span = span = spans.start_clean(spec.span_name, spec.attributes)
+        self._recording = span.is_recording()
+        self._context = without_call_id(trace.set_span_in_context(span))
+        self._noted: asking.Noted = {}
+
+    @property
+    def executed(self) -> bool:
+        """Whether the body was let run."""
+        return self._executed
+
+    @property
+    def approver(self) -> Approver | None:
+        """Answers where the policy asks for approval; whoever is configured, unless set."""
+        return self._settings.approver
+
+    @approver.setter
+    def approver(self, approver: Approver | None) -> None:
+        self._settings = replace(self._settings, approver=approver)
 
     def step(self) -> spans.Attached:
         """Make the innermost span current for a piece of work that does not yield.
@@ -113,65 +128,65 @@ class Attempt:
             AuditFailed: It cannot be put on record, and could do harm.
         """
         request = self._consider()
-        if self._was_made_before():
-            return self._args, self._kwargs
-        if request is not None:
+        on_record = self._put_on_record()
+        if on_record is not None:
+            self.replay = on_record.look()  # nobody is asked about a call that was made before
+        if request is not None and self.replay is None:
             with self.step():
                 answer = approvals.ask(self._settings.approver, request)
             self._take(answer, request)
-        if self._on_record is not None:
-            self.replay = self._on_record.begin()
+        if on_record is not None and self.replay is None:
+            self.replay = on_record.begin()
+            self._check_again(on_record)
         return self._admitted()
 
     async def admit_async(self) -> Given:
         """The same, waiting for an approver that takes its time."""
         request = self._consider()
-        if self._was_made_before():
-            return self._args, self._kwargs
-        if request is not None:
+        on_record = self._put_on_record()
+        if on_record is not None:
+            self.replay = await on_record.look_async()
+        if request is not None and self.replay is None:
             with self.step():
                 answer = await approvals.ask_async(self._settings.approver, request)
             self._take(answer, request)
-        if self._on_record is not None:
-            self.replay = await self._on_record.begin_async()
+        if on_record is not None and self.replay is None:
+            self.replay = await on_record.begin_async()
+            self._check_again(on_record)
         return self._admitted()
 
-    def _was_made_before(self) -> bool:
-        """Whether the call was made already and is answered from the record; nobody is asked."""
-        if self._settings.idempotency is None and self._settings.audit is None:
-            return False
-        from toolverdict.instrument.on_record import OnRecord
+    def turned_down(self, given: Given | None) -> None:
+        """Take note that the arguments were turned down before anybody was asked about them.
 
-        self._on_record = OnRecord(self._settings, self._spec, self._attributes)
-        self.replay = self._on_record.look()
-        return self.replay is not None
+        They are hashed, decided about and, if that was asked for, recorded; the body does not run.
 
-    def _admitted(self) -> Given:
-        if self.replay is not None:
-            return self._args, self._kwargs
-        self._executed = True
-        given = self._args, self._kwargs
-        if self._spec.binder.receiver is not None:
-            self._context = overrides.running(self._context, self._spec, *given)
-        # The attempt may last for long, and shall not keep alive what was given to the tool.
-        self._args, self._kwargs = (), {}
-        if not self._span.is_recording():
-            return given
-        spec = self._spec
-        attributes = {
-            semconv.GEN_AI_TOOL_NAME: spec.attributes[semconv.GEN_AI_TOOL_NAME],
-            semconv.GEN_AI_TOOL_CALL_ID: spans.clean(self._call_id),
-        }
-        body = spans.start_clean(spec.body_span_name, attributes, self._context)
-        if body is not trace.INVALID_SPAN:
-            self._body = body
-            self._context = trace.set_span_in_context(body, self._context)
-        return given
+        Args:
+            given: The arguments; None when they cannot be bound to the parameters.
+        """
+        self._outcome = Outcome.INVALID_ARGUMENTS
+        arguments: Arguments | None = None
+        if given is not None:
+            with suppress(TypeError):
+                arguments, _ = self._hash(self._spec.binder.bind(*given))
+                self._note_arguments(arguments)
+        decision = self._decide(arguments, has_key=None)
+        asking.note(decision, self._spec, self._noted)
 
-    def _body_ended(self) -> None:
-        if self._body is not None:
-            body, self._body = self._body, None
-            spans.end(body)
+    def body_turned_down(self) -> None:
+        """Take note that the arguments were turned down by a validation inside of the body."""
+        self._executed = False
+        self._body = None  # its span is dropped: nothing ran that it could stand for
+        self._outcome = Outcome.INVALID_ARGUMENTS
+
+    def note_item(self, item: object) -> None:
+        """Take note of an item that the tool gave; it is counted, and not kept."""
+        self.items = (self.items or 0) + 1
+        if self._trusted is not None:
+            self._trusted.note_result(item)
+        if self._spec.untrusted and self._recording:
+            if self._item_atoms is None:
+                self._item_atoms = Atoms()
+            recording.add_atoms(self._item_atoms, item, is_item=True)
 
     def returned(self, result: object) -> None:
         """Take note of what the tool returned."""
@@ -180,13 +195,20 @@ class Attempt:
         self._body_ended()
         outcome = self._judged(result)
         self._outcome = outcome
-        if self._spec.untrusted:
-            self._note_atoms(semconv.TAINT_RESULT_ATOMS, result)
+        if self._trusted is not None:
+            self._trusted.note_result(result)
+        if self._spec.untrusted and self._recording:
+            if self._item_atoms is not None:
+                recording.add_atoms(self._item_atoms, result, is_item=False)
+            else:
+                attribute = semconv.TAINT_RESULT_ATOMS
+                self._noted.update(recording.atoms(attribute, result, self._settings))
         if self._on_record is not None:
             self._on_record.returned(result, outcome)
         if outcome.failed:
             spans.note_failure(self._span, semconv.ERROR_TYPE_IN_BAND, outcome)
-        self._capture(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TOOL_RESULT_TRUNCATED, result)
+        if self._settings.capture != "off":
+            self._capture(semconv.GEN_AI_TOOL_CALL_RESULT, semconv.TOOL_RESULT_TRUNCATED, result)
 
     def replayed(self) -> Any:
         """Take note that the call was answered from the record, and give the answer on."""
@@ -217,8 +239,10 @@ class Attempt:
         """End the attempt, unless the tool goes on; an exception goes on as it is."""
         if error is None and self.goes_on:
             return
-        with suppress(RecursionError):  # where the body just fitted, ours may not
+        try:  # noqa: SIM105 - suppress() takes time, and room on the stack, of every call
             self.finish(error)
+        except RecursionError:  # where the body just fitted, ours may not
+            pass
 
     def abandon(self) -> None:
         """End the attempt because nobody will take it any further, if it has not ended."""
@@ -230,52 +254,44 @@ class Attempt:
             return
         self._finished = True
         self._body_ended()
-        if isinstance(error, GeneratorExit):
+        if issubclass(type(error), GeneratorExit):
             # The consumer has had enough: nothing failed.
             self._outcome = Outcome.CANCELLED
         elif error is not None:
             self._outcome = outcome = self._outcome_of(error)
             spans.note_exception(self._span, error, outcome)
         outcome = self._outcome or Outcome.UNKNOWN
+        foreign = error is not None and _came_from_another(error)
         if self._on_record is not None:
-            self._on_record.ended(error, outcome)
+            self._on_record.ended(error, outcome, foreign=foreign)
             if self._on_record.status is not None:
-                self._attributes[semconv.IDEMPOTENCY_STATUS] = self._on_record.status
-        self._attributes[semconv.TOOL_OUTCOME] = outcome.value
-        self._attributes[semconv.TOOL_EXECUTED] = self._executed
-        if self.items is not None:
-            self._attributes[semconv.TOOL_ITEMS] = self.items
+                self._noted[semconv.IDEMPOTENCY_STATUS] = self._on_record.status
         if self._span.is_recording():
-            self._put()
+            self._put(outcome)
         spans.end(self._span)
         if self._trajectory is not None:
             if outcome is Outcome.OK:
                 self._trajectory.note_success(self._spec.name)
-            if self._let_through is not None and not self._executed:
-                self._trajectory.history.take_back(self._let_through)
+            if self._counted is not None and not self._executed:
+                self._trajectory.history.take_back(self._counted)
 
     def _consider(self) -> ApprovalRequest | None:
         """Everything up to the body; an approval request if that is still to be asked."""
         spec = self._spec
         if spec.coerce is not None:
             self._coerce(spec.coerce)
-        if self._settings.policy is None and not spec.dangerous and not self._span.is_recording():
+        if not (self._recording or spec.dangerous or _looks_at_calls(self._settings)):
             # Nobody will see the call and nobody decides about it: stay out of its way.
             return None
         try:
             bound = spec.binder.bind(self._args, self._kwargs)
         except TypeError as error:
-            self._outcome = Outcome.INVALID_ARGUMENTS
-            self._note_decision(self._decide(None, has_key=None))
+            self.turned_down(None)
             raise spec.binder.does_not_fit(error, self._args, self._kwargs) from None
         arguments, unhashable = self._hash(bound)
-        self._capture(
-            semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
-        )
-        if spec.dangerous:
-            self._note_atoms(semconv.TAINT_ARGUMENT_ATOMS, arguments)
+        self._note_arguments(arguments)
         key_is_well = self._note_idempotency_key(arguments)
-        has_key = key_is_well and semconv.IDEMPOTENCY_KEY_HASH in self._attributes
+        has_key = key_is_well and semconv.IDEMPOTENCY_KEY_HASH in self._noted
         decision = self._decide(arguments, has_key=has_key)
         if unhashable is not None and self._needs_certainty(decision):
             reason = f"the arguments have no canonical form ({unhashable})"
@@ -283,7 +299,8 @@ class Attempt:
         if not key_is_well and self._needs_certainty(decision):
             reason = "the idempotency key cannot be computed"
             decision = _denied(decision, ReasonCode.IDEMPOTENCY_KEY_ERROR, reason)
-        self._note_decision(decision)
+        asking.note(decision, spec, self._noted)
+        self._dangerous = spec.dangerous or decision.dangerous
         if decision.effect is Effect.ALLOW or not decision.enforced:
             return None
         if decision.effect is Effect.REQUIRE_APPROVAL:
@@ -294,92 +311,41 @@ class Attempt:
         try:
             self._args, self._kwargs = coerce(self._args, self._kwargs)
         except InvalidArguments:
-            self._outcome = Outcome.INVALID_ARGUMENTS
-            arguments, _ = self._hash(self._spec.binder.bind(self._args, self._kwargs))
-            self._capture(
-                semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
-            )
-            self._note_decision(self._decide(arguments, has_key=None))
+            self.turned_down((self._args, self._kwargs))
             raise
 
     def _hash(self, bound: dict[str, object]) -> tuple[Arguments, Unhashable | None]:
         """The snapshot of the arguments, and why it has no hash if it has none."""
-        note = self._attributes
+        noted = self._noted
         try:
-            made = plain.snapshot(bound)
-            if made is not None:
-                arguments: Arguments = MappingProxyType(made[0])
-                canon = made[1]
-            else:
-                arguments = freeze(bound)
-                canon = canonicalise(arguments)
+            arguments, canon = snapshots.take(bound)
             key = settings.hash_key(self._settings)
             self._args_hash = args_hash(key, self._spec.name, canon)
         except Exception as error:  # noqa: BLE001 - whatever it is, there is no hash
             unhashable = error if isinstance(error, Unhashable) else Unhashable("failed")
-            note[semconv.TOOL_ARGS_HASH_ERROR] = unhashable.reason
+            noted[semconv.TOOL_ARGS_HASH_ERROR] = unhashable.reason
             if unhashable is not error:
                 guard.fault("argument hash", error)
             return MappingProxyType(dict(bound)), unhashable
-        note[semconv.TOOL_ARGS_HASH] = self._args_hash
-        note[semconv.TOOL_ARGS_HASH_KEY_ID] = key.id
-        note[semconv.TOOL_ARGS_HASH_CANON] = CANON
+        noted[semconv.TOOL_ARGS_HASH] = self._args_hash
+        noted[semconv.TOOL_ARGS_HASH_KEY_ID] = key.id
+        noted[semconv.TOOL_ARGS_HASH_CANON] = CANON
         return arguments, None
 
-    def _decide(self, arguments: Arguments | None, *, has_key: bool | None) -> Decision:
-        """Ask the policy; one that lets the call through counts it for the next."""
-        policy, trajectory = self._settings.policy, self._trajectory
-        if policy is None:
-            return NO_POLICY
-        if trajectory is None:
-            return self._ask(policy, Call(**self._asked(arguments, has_key)))
-        history, at_s = trajectory.history, time.monotonic()
-        with history.lock:
-            call = Call(
-                **self._asked(arguments, has_key),
-                agent=trajectory.agent,
-                succeeded=trajectory.succeeded,
-                session=trajectory.session,
-                earlier=history.let_through,
-                at_s=at_s,
+    def _note_arguments(self, arguments: Arguments) -> None:
+        """Record of the arguments what the settings and the labels want recorded."""
+        if self._settings.capture != "off":
+            self._capture(
+                semconv.GEN_AI_TOOL_CALL_ARGUMENTS, semconv.TOOL_ARGUMENTS_TRUNCATED, arguments
             )
-            decision = self._ask(policy, call)
-            if decision.effect is not Effect.DENY or not decision.enforced:
-                self._let_through = Earlier(self._spec.name, decision.labels or call.labels, at_s)
-                history.let_through.append(self._let_through)
-        return decision
+        if self._spec.dangerous and self._recording:
+            attribute = semconv.TAINT_ARGUMENT_ATOMS
+            self._noted.update(recording.atoms(attribute, arguments, self._settings))
 
-    def _asked(self, arguments: Arguments | None, has_key: bool | None) -> dict[str, Any]:
-        """What a policy is asked about a call, whatever trajectory it is in."""
-        return {
-            "tool": self._spec.name,
-            "labels": frozenset(self._spec.labels),
-            "arguments": arguments,
-            "idempotency_key": has_key,
-            "schema_version": self._spec.schema_version,
-        }
-
-    def _ask(self, policy: Decider, call: Call) -> Decision:
-        """Ask the policy; a policy that cannot be asked denies."""
-        try:
-            decision = policy.decide(call)
-            if not isinstance(decision, Decision):
-                raise TypeError("a policy decides with a Decision")
-            self._attributes[semconv.POLICY_ID] = policy.id
-            self._attributes[semconv.POLICY_DIGEST] = policy.digest
-        except Exception as error:  # noqa: BLE001 - a policy that cannot be asked allows nothing
-            guard.note("policy", "the policy failed (%s); calls are denied", type(error).__name__)
-            reason = f"the policy could not be asked ({type(error).__name__})"
-            mode: Mode = "shadow" if getattr(policy, "mode", None) == "shadow" else "enforce"
-            return Decision(Effect.DENY, (), ReasonCode.POLICY_ERROR, reason, mode)
-        return decision
-
-    def _needs_certainty(self, decision: Decision) -> bool:
-        """Whether the call must not run unless everything about it is known."""
-        if decision.effect is Effect.DENY:
-            return False
-        dangerous = self._spec.dangerous or decision.dangerous
-        return dangerous or decision.effect is Effect.REQUIRE_APPROVAL
+    def _capture(self, attribute: str, truncated: str, value: object) -> None:
+        self._noted.update(
+            recording.content(attribute, truncated, value, self._settings, self._span)
+        )
 
     def _note_idempotency_key(self, arguments: Arguments) -> bool:
         """Record the hash of the idempotency key; whether all is well with it."""
@@ -403,19 +369,26 @@ class Attempt:
                 type(error).__name__,
             )
             return False
-        self._attributes[semconv.IDEMPOTENCY_KEY_HASH] = key
+        self._noted[semconv.IDEMPOTENCY_KEY_HASH] = key
         return True
 
-    def _note_decision(self, decision: Decision) -> None:
-        note = self._attributes
-        note[semconv.POLICY_DECISION] = decision.effect.value
-        note[semconv.POLICY_REASON_CODE] = decision.reason_code.value
-        if decision.rule_ids:
-            note[semconv.POLICY_RULE_IDS] = decision.rule_ids
-        if not decision.enforced:
-            note[semconv.POLICY_MODE], note[semconv.POLICY_ENFORCED] = decision.mode, False
-        if decision.labels:
-            note[semconv.TOOL_LABELS] = tuple(sorted(decision.labels))
+    def _decide(self, arguments: Arguments | None, *, has_key: bool | None) -> Decision:
+        decision, self._counted = asking.ask(
+            self._settings.policy,
+            self._spec,
+            self._trajectory,
+            arguments,
+            has_key=has_key,
+            noted=self._noted,
+        )
+        return decision
+
+    def _needs_certainty(self, decision: Decision) -> bool:
+        """Whether the call must not run unless everything about it is known."""
+        if decision.effect is Effect.DENY:
+            return False
+        dangerous = self._spec.dangerous or decision.dangerous
+        return dangerous or decision.effect is Effect.REQUIRE_APPROVAL
 
     def _request(self, arguments: Arguments, decision: Decision) -> ApprovalRequest:
         policy, trajectory = self._settings.policy, self._trajectory
@@ -427,7 +400,7 @@ class Attempt:
             labels=self._spec.labels,
             agent=trajectory.agent if trajectory else None,
             conversation_id=trajectory.conversation_id if trajectory else None,
-            call_id=self._call_id,
+            call_id=self.call_id,
             policy_id=policy.id if policy else "",
             policy_digest=policy.digest if policy else "",
             rule_ids=decision.rule_ids,
@@ -441,19 +414,19 @@ class Attempt:
     def _take(self, approval: Approval, request: ApprovalRequest) -> None:
         """Go on only with an approval, and only with the arguments that it was given for."""
         if approval.status == "approved" and not approvals.is_for(approval, request):
-            self._attributes[semconv.APPROVAL_ID] = request.id
-            self._attributes[semconv.APPROVAL_STATUS] = "requested"
+            self._noted[semconv.APPROVAL_ID] = request.id
+            self._noted[semconv.APPROVAL_STATUS] = "requested"
             reason = "the approval is for another request; give it this request's id or args_hash"
             self._deny(request, ReasonCode.APPROVAL_MISMATCH, reason)
-        self._attributes[semconv.APPROVAL_ID] = approval.id
-        self._attributes[semconv.APPROVAL_STATUS] = approval.status
+        self._noted[semconv.APPROVAL_ID] = approval.id
+        self._noted[semconv.APPROVAL_STATUS] = approval.status
         if approval.status == "rejected":
             raise ToolDenied(
                 request.tool, ReasonCode.APPROVAL_REJECTED, request.rule_ids, request.reason
             )
         if approval.status != "approved":
             raise ApprovalRequired(request.tool, approval.id, request.rule_ids, request.reason)
-        if request.approvers is not None and approval.approver not in request.approvers:
+        if not request.may_be_approved_by(approval.approver):
             reason = "the approval was given by somebody who may not give it"
             self._deny(request, ReasonCode.APPROVAL_MISMATCH, reason)
         if self._hash_again() != request.args_hash:
@@ -461,16 +434,69 @@ class Attempt:
             self._deny(request, ReasonCode.ARGS_CHANGED, reason)
 
     def _deny(self, request: ApprovalRequest, code: ReasonCode, reason: str) -> NoReturn:
-        self._attributes[semconv.POLICY_REASON_CODE] = code.value
+        self._noted[semconv.POLICY_REASON_CODE] = code.value
         raise ToolDenied(request.tool, code, request.rule_ids, reason)
+
+    def _check_again(self, on_record: "OnRecord") -> None:
+        """Deny a call that can do harm, if its arguments changed while its record was made."""
+        if self.replay is not None or not self._dangerous:
+            return
+        if self._args_hash is None or self._hash_again() == self._args_hash:
+            return
+        on_record.withdraw()
+        self._noted[semconv.POLICY_REASON_CODE] = ReasonCode.ARGS_CHANGED.value
+        reason = "the arguments changed after they were decided about"
+        raise ToolDenied(self._spec.name, ReasonCode.ARGS_CHANGED, (), reason)
 
     def _hash_again(self) -> str | None:
         try:
-            bound = self._spec.binder.bind(self._args, self._kwargs)
-            canon = canonicalise(freeze(bound))
+            _, canon = snapshots.take(self._spec.binder.bind(self._args, self._kwargs))
             return args_hash(settings.hash_key(self._settings), self._spec.name, canon)
         except Exception:  # noqa: BLE001 - arguments that cannot be hashed now have changed
             return None
+
+    def _put_on_record(self) -> "OnRecord | None":
+        """What is kept about the call besides its span; None where nothing is."""
+        if self._settings.idempotency is None and self._settings.audit is None:
+            return None
+        from toolverdict.instrument.on_record import OnRecord
+
+        session = self._trajectory.session if self._trajectory is not None else None
+        self._on_record = OnRecord(
+            self._settings, self._spec, self._noted, session, dangerous=self._dangerous
+        )
+        return self._on_record
+
+    def _admitted(self) -> Given:
+        if self.replay is not None:
+            return self._args, self._kwargs
+        self._executed = True
+        given = self._args, self._kwargs
+        if self._spec.binder.receiver is not None:
+            self._context = overrides.running(self._context, self._spec, *given)
+        # The attempt may last for long, and shall not keep alive what was given to the tool.
+        self._args, self._kwargs = (), {}
+        if self._trajectory is not None and self._trajectory.history.trusted is not None:
+            self._trusted = asking.listener(self._settings.policy, self._spec, self._trajectory)
+        if self._recording:
+            self._body_begins()
+        return given
+
+    def _body_begins(self) -> None:
+        spec = self._spec
+        attributes = {
+            semconv.GEN_AI_TOOL_NAME: spec.attributes[semconv.GEN_AI_TOOL_NAME],
+            semconv.GEN_AI_TOOL_CALL_ID: spans.clean(self.call_id),
+        }
+        body = spans.start_clean(spec.body_span_name, attributes, self._context)
+        if body is not trace.INVALID_SPAN:
+            self._body = body
+            self._context = trace.set_span_in_context(body, self._context)
+
+    def _body_ended(self) -> None:
+        if self._body is not None:
+            body, self._body = self._body, None
+            spans.end(body)
 
     def _judged(self, result: object) -> Outcome:
         """The outcome of a result: what the tool's author says, else what it looks like."""
@@ -496,49 +522,43 @@ class Attempt:
     def _outcome_of(self, error: BaseException) -> Outcome:
         if not self._executed and self._outcome is not None:
             return self._outcome
-        outcome = outcome_of_exception(error, self._settings.interrupts)
+        try:
+            outcome = outcome_of_exception(error, self._settings.interrupts)
+        except Exception:  # noqa: BLE001 - an exception may raise anything when it is looked at
+            return Outcome.ERROR
         # A denial that comes out of the body is another tool's.
         return Outcome.ERROR if self._executed and outcome is Outcome.DENIED else outcome
 
-    def _note_atoms(self, attribute: str, value: object) -> None:
-        """Record where a value may be recognised again."""
-        if not self._span.is_recording():
-            return
-        try:
-            key = settings.hash_key(self._settings)
-            self._attributes[attribute], whole = provenance.atom_hashes(key, value)
-        except Exception as error:  # noqa: BLE001 - a value may raise anything when it is looked at
-            guard.note("atoms", "a value has no atoms (%s)", type(error).__name__)
-            return
-        self._attributes[semconv.TAINT_ATOMS_KEY_ID] = key.id
-        if not whole:
-            self._attributes[semconv.TAINT_ATOMS_TRUNCATED] = True
-
-    def _capture(self, attribute: str, truncated: str, value: object) -> None:
-        """Record a value if the settings say so; whole, or not at all and flagged."""
-        if self._settings.capture == "off" or not self._span.is_recording():
-            return
-        try:
-            self._attributes[attribute] = capture.to_json(
-                value,
-                self._settings.max_captured_bytes,
-                spans.length_limit(self._span),
-                redaction.redactor(self._settings),
-            )
-        except capture.TooLarge:
-            self._attributes[truncated] = True
-        except Exception as error:  # noqa: BLE001 - a value may raise anything when it is looked at
-            guard.note("capture", "a value cannot be captured (%s)", type(error).__name__)
-
-    def _put(self) -> None:
-        """Put on the span what was noted."""
-        note = self._attributes
-        note[semconv.GEN_AI_TOOL_CALL_ID] = self._call_id
+    def _put(self, outcome: Outcome) -> None:
+        """Put on the span what was noted; all at once, since each time costs the SDK a lock."""
+        noted = self._noted
+        noted[semconv.TOOL_OUTCOME] = str.__str__(outcome)
+        noted[semconv.TOOL_EXECUTED] = self._executed
+        noted[semconv.GEN_AI_TOOL_CALL_ID] = self.call_id
+        if self.items is not None:
+            noted[semconv.TOOL_ITEMS] = self.items
+        if self._item_atoms is not None:
+            attribute = semconv.TAINT_RESULT_ATOMS
+            noted.update(recording.hashes(attribute, self._item_atoms, self._settings))
         if self._trajectory is not None:
-            note[semconv.GEN_AI_CONVERSATION_ID] = self._trajectory.conversation_id
+            noted[semconv.GEN_AI_CONVERSATION_ID] = self._trajectory.conversation_id
             if self._trajectory.agent is not None:
-                note[semconv.GEN_AI_AGENT_NAME] = self._trajectory.agent
-        spans.put(self._span, note)
+                noted[semconv.GEN_AI_AGENT_NAME] = self._trajectory.agent
+        spans.put(self._span, noted)
+
+
+def _came_from_another(error: BaseException) -> bool:
+    """Whether an exception has left another attempt before it leaves this one."""
+    with suppress(Exception):  # one with slots, frozen, or with ideas of its own
+        if getattr(error, _LEFT, False) is True:
+            return True
+        setattr(error, _LEFT, True)
+    return False
+
+
+def _looks_at_calls(in_force: settings.Settings) -> bool:
+    """Whether calls are decided about or put on record, also those that have no span."""
+    return any(x is not None for x in (in_force.policy, in_force.idempotency, in_force.audit))
 
 
 def _denied(decision: Decision, code: ReasonCode, reason: str) -> Decision:

@@ -3,7 +3,7 @@
 It travels in OpenTelemetry's context, so it follows tasks, and threads that copy the context.
 """
 
-import secrets
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -33,9 +33,11 @@ def tool_call(call_id: object) -> Iterator[None]:
 def current_call_id() -> str:
     """The id of the call that is about to run; a new one when nobody gave it."""
     given = context.get_value(_KEY)
-    return given if isinstance(given, str) else f"call_{secrets.token_hex(12)}"
+    return given if isinstance(given, str) else f"call_{os.urandom(12).hex()}"
 
 
 def without_call_id(within: Context) -> Context:
     """The context for a tool's body: a tool called in there is another call."""
+    if context.get_value(_KEY, within) is None:
+        return within
     return context.set_value(_KEY, None, within)

@@ -1,9 +1,11 @@
 """Arguments and results as JSON for people and scorers to read; off unless asked for.
 
 Unlike the canonical form (``canonical``), which must tell everything apart, this looks like what a
-model sent and received: a tuple is an array, a date its ISO text, an enum its value. What has no
-such text is replaced where it stands by ``{"$t": "unsupported", "v": type}``, an integer that JSON
-readers would round by ``{"$int": text}``. It is always whole: what is too large is left out.
+model sent and received: a tuple is an array, a date its ISO text, an enum its value, a decimal the
+number that it is, or its text where JSON readers would round it. What has no such text is replaced
+where it stands by ``{"$t": "unsupported", "v": type}``, bytes by ``{"$t": "bytes", "v": base64}``,
+an integer that JSON readers would round by ``{"$int": text}``. It is always whole: what is too large
+is left out.
 """
 
 import base64
@@ -13,6 +15,7 @@ import decimal
 import enum
 import math
 import pathlib
+import re
 import sys
 import uuid
 from collections.abc import Callable, Mapping
@@ -22,6 +25,8 @@ import rfc8785
 
 _MAX_DEPTH: Final = 32
 _SAFE_INT: Final = 2**53 - 1
+_LONE: Final = re.compile("[\ud800-\udfff]")
+"""Half a character; it is replaced by the one that stands for what could not be read."""
 
 
 class TooLarge(Exception):
@@ -46,7 +51,7 @@ def to_json(
     Raises:
         TooLarge: It would take more.
     """
-    rendered = render(value, max_bytes)
+    rendered = _Recorder(max_bytes).render(value, 0)
     text: bytes = rfc8785.dumps(rendered if redact is None else redact(rendered))
     if len(text) > max_bytes:
         raise TooLarge
@@ -57,7 +62,10 @@ def to_json(
 
 
 def render(value: object, max_bytes: int) -> Any:
-    """A value as JSON reads it: dicts, lists, texts, numbers, True, False and None.
+    """A value as whoever said it would write it: dicts, lists, texts, numbers, True, False and None.
+
+    As JSON reads it, but for what ``to_json`` tells apart and nobody would: bytes are their base64, a
+    decimal is its text, half a character a question mark.
 
     Raises:
         TooLarge: There is too much of it.
@@ -85,6 +93,9 @@ class _Renderer:
         if isinstance(value, float):
             number = float.__float__(value)
             return number if math.isfinite(number) else _unsupported("not_finite")
+        told_apart = self._told_apart(value)
+        if told_apart is not None:
+            return told_apart
         text = _scalar_text(value)
         if text is not None:
             return self._text(text)
@@ -128,7 +139,12 @@ class _Renderer:
         if self._left < 0:
             raise TooLarge
         # A lone surrogate would take the whole batch of spans down with it.
-        return text.encode("utf-8", "replace").decode("utf-8")
+        return text if text.isascii() else _LONE.sub(self._half, text)
+
+    _half = "?"
+
+    def _told_apart(self, value: object) -> Any:
+        """What a value is besides its text, where that makes a difference; None if it does not."""
 
     def _integer(self, number: int) -> Any:
         if -_SAFE_INT <= number <= _SAFE_INT:
@@ -136,6 +152,19 @@ class _Renderer:
         if number.bit_length() > self._left * 3:
             raise TooLarge
         return {"$int": self._text(str(number))}
+
+
+class _Recorder(_Renderer):
+    """For a record that is decided about again: what is no text must not look like one."""
+
+    _half = "\ufffd"
+
+    def _told_apart(self, value: object) -> Any:
+        if isinstance(value, decimal.Decimal):
+            return _as_number(value)
+        if isinstance(value, bytes | bytearray):
+            return {"$t": "bytes", "v": self._text(base64.b64encode(value).decode("ascii"))}
+        return None
 
 
 def _scalar_text(value: object) -> str | None:
@@ -146,6 +175,14 @@ def _scalar_text(value: object) -> str | None:
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode("ascii")
     return None
+
+
+def _as_number(value: decimal.Decimal) -> float | None:
+    """The same number for every reader of JSON; None where there is none."""
+    if not value.is_finite():
+        return None
+    number = float(value)
+    return number if math.isfinite(number) and decimal.Decimal(repr(number)) == value else None
 
 
 def _unsupported(what: str) -> dict[str, str]:

@@ -75,7 +75,8 @@ def configure(
         max_captured_bytes: What is longer than this is left out and flagged.
         interrupts: Exceptions that pause a tool until somebody answers, besides those of LangGraph
             and pydantic-ai: classes, or ``"module.Class"``. Their outcome is ``pending_approval``.
-        idempotency: Keeps the keys of calls that have one, so that each takes effect once.
+        idempotency: Keeps the keys of calls that have one, so that each takes effect once. It needs
+            a hash key: those of another process would be other keys otherwise.
         audit: Keeps a record of every call, before its body runs and after.
 
     Raises:
@@ -87,6 +88,10 @@ def configure(
             f"capture is {capture!r}; use one of {', '.join(get_args(Capture))}"
         )
     key = settings.key_from_environment() if hash_key is None else HashKey.of(hash_key)
+    if idempotency is not None:
+        from toolverdict.instrument.stores import row_keys
+
+        row_keys.lasting(key, "idempotency keys need")
     loaded = _loaded(policy)
 
     from toolverdict.instrument import export

@@ -59,8 +59,7 @@ class Earlier(NamedTuple):
     """When it was let through, in seconds by the clock of ``Call.at_s``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One attempted call, as far as a policy looks at it.
 
     What is None is not known. Whoever stops calls passes all that it knows, and what it does not
@@ -105,7 +104,8 @@ class ApprovalTerms(NamedTuple):
     """What an approval must be like, as all the rules that ask for it want it together."""
 
     ttl_s: float | None = None
-    """How long it holds after it was given; None is whatever the pipeline's own limit is."""
+    """How many seconds the request and the approval hold, from the request on; None is whatever
+    the pipeline's own limit is."""
     approvers: frozenset[str] | None = None
     """Who may give it; None is whoever is asked."""
 

@@ -3,21 +3,19 @@
 Everything that can be known is worked out here, when the tool is decorated.
 """
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast, overload
 
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.attempts import Attempt
 from toolverdict.instrument.coercion import Coercion
-from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.generators import wrap_async_generator, wrap_generator
+from toolverdict.instrument.labels import checked
 from toolverdict.instrument.ongoing import settled
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.overrides import is_overridden
-from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.instrument.signatures import auto_version, returns_none
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
 
@@ -27,6 +25,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+MARK: Final = "__toolverdict_tool__"
+"""The attribute of a decorated function that holds its ``ToolSpec``."""
 
 
 class ToolDecorator(Protocol):
@@ -147,6 +148,7 @@ def _wrapper(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..., Any]
         # A partial has none of the names that wraps() copies.
         functools.update_wrapper(wrapper, function.func)
         wrapper.__dict__["__wrapped__"] = function
+    setattr(wrapper, MARK, spec)
     return wrapper
 
 
@@ -231,12 +233,7 @@ def _checked_name(name: str) -> str:
 def _labels(labels: Collection[str]) -> frozenset[str]:
     """The labels; one that is nearly a dangerous label would switch its protection off."""
     texts = _texts("labels", labels)
-    known = DANGEROUS_LABELS | {UNTRUSTED}
-    for label in texts - known:
-        near = difflib.get_close_matches(label, known, n=1, cutoff=0.8)
-        if near:
-            raise ValueError(f"unknown label {label!r}; did you mean {near[0]!r}?")
-    return texts
+    return frozenset(map(checked, texts))
 
 
 def _texts(setting: str, values: Collection[str]) -> frozenset[str]:

@@ -21,8 +21,9 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from toolverdict.instrument import guard
+from toolverdict.instrument import guard, partial_success
 from toolverdict.instrument.errors import ConfigurationError
+from toolverdict.instrument.span_ids import SystemIdGenerator
 
 Protocol = Literal["grpc", "http/protobuf"]
 
@@ -254,7 +255,9 @@ def _own_provider(service_name: str | None) -> TracerProvider:
     ):
         return last
     # The outlet ends with the process by itself, in bounded time.
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider = TracerProvider(
+        resource=resource, id_generator=SystemIdGenerator(), shutdown_on_exit=False
+    )
     _process.providers.add(provider)
     _process.last = provider
     return provider
@@ -277,25 +280,27 @@ def _grpc_exporter(endpoint: str | None) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     if endpoint is None:
-        return OTLPSpanExporter()
-    url = urlsplit(endpoint)
-    if url.scheme in ("http", "https") and not url.netloc:
-        raise ConfigurationError(f"endpoint {endpoint!r} names no host; use http://host:4317")
-    # A bare host:port says nothing about TLS; like the scheme http, it is taken without.
-    return OTLPSpanExporter(endpoint=endpoint, insecure=None if url.netloc else True)
+        exporter = OTLPSpanExporter()
+    else:
+        url = urlsplit(endpoint)
+        if url.scheme in ("http", "https") and not url.netloc:
+            raise ConfigurationError(f"endpoint {endpoint!r} names no host; use http://host:4317")
+        # A bare host:port says nothing about TLS; like the scheme http, it is taken without.
+        exporter = OTLPSpanExporter(endpoint=endpoint, insecure=None if url.netloc else True)
+    partial_success.watch_stub(exporter)
+    return exporter
 
 
 def _http_exporter(endpoint: str | None) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    if endpoint is None:
-        return OTLPSpanExporter()
-    url = urlsplit(endpoint)
-    if url.scheme not in ("http", "https") or not url.netloc:
-        raise ConfigurationError(f"endpoint {endpoint!r} is no URL; use http://host:4318")
-    if url.path in ("", "/"):
-        endpoint = endpoint.rstrip("/") + "/v1/traces"
-    return OTLPSpanExporter(endpoint=endpoint)
+    if endpoint is not None:
+        url = urlsplit(endpoint)
+        if url.scheme not in ("http", "https") or not url.netloc:
+            raise ConfigurationError(f"endpoint {endpoint!r} is no URL; use http://host:4318")
+        if url.path in ("", "/"):
+            endpoint = endpoint.rstrip("/") + "/v1/traces"
+    return OTLPSpanExporter(endpoint=endpoint, session=partial_success.watching_session())
 
 
 def _wants_no_exporter() -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolverdict.instrument.attempts import Attempt
 from toolverdict.instrument.errors import AlreadyDone
-from toolverdict.instrument.overrides import is_overridden
+from toolverdict.instrument.overrides import Piece, is_overridden
 from toolverdict.instrument.tools import ToolSpec
 
 
@@ -43,12 +43,13 @@ def wrap_async_generator(
     spec: ToolSpec, function: Callable[..., AsyncGenerator[Any, Any]]
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     """An async generator function that does what the tool does, with a span around it."""
+    is_method = spec.binder.receiver is not None
 
     @functools.wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with Attempt(spec, args, kwargs) as attempt:
-            items = 0
-            attempt.items = items
+        is_piece = is_method and is_overridden(spec, args, kwargs)
+        with Piece(args, kwargs) if is_piece else Attempt(spec, args, kwargs) as attempt:
+            attempt.items = 0
             given, named = await attempt.admit_async()
             _refuse_replay(spec, attempt)
             with attempt.step():
@@ -61,8 +62,7 @@ def wrap_async_generator(
                 except StopAsyncIteration:
                     attempt.exhausted(None)
                     return
-                items += 1
-                attempt.items = items
+                attempt.note_item(item)
                 try:
                     sent = yield item
                 except GeneratorExit:
@@ -77,7 +77,7 @@ def wrap_async_generator(
     return wrapper
 
 
-def _refuse_replay(spec: ToolSpec, attempt: Attempt) -> None:
+def _refuse_replay(spec: ToolSpec, attempt: Attempt | Piece) -> None:
     """Items are never kept, so whoever reads them again cannot be given them."""
     if attempt.replay is not None:
         raise AlreadyDone(f"tool {spec.name!r} has done this before; its items were not kept")
@@ -89,7 +89,6 @@ class _Steps(Generator[Any, Any, Any]):
     def __init__(self, body: Generator[Any, Any, Any], attempt: Attempt) -> None:
         self._body = body
         self._attempt = attempt
-        self._items = 0
 
     def send(self, value: Any) -> Any:
         with self._attempt.step():
@@ -111,8 +110,7 @@ class _Steps(Generator[Any, Any, Any]):
             self._body.close()
 
     def _counted(self, item: Any) -> Any:
-        self._items += 1
-        self._attempt.items = self._items
+        self._attempt.note_item(item)
         return item
 
 

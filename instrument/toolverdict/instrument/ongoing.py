@@ -216,7 +216,7 @@ class _Stream(_StandIn):
 
     def _counted(self, advance: Callable[..., Any], *arguments: Any) -> Any:
         item = _step(self._attempt, self._ended, advance, *arguments)
-        self._attempt.items = (self._attempt.items or 0) + 1
+        self._attempt.note_item(item)
         return item
 
     def _ended(self, value: Any) -> Any:
@@ -265,7 +265,7 @@ class _AsyncStream(_StandIn):
         except BaseException as error:
             attempt.finish(error)
             raise
-        attempt.items = (attempt.items or 0) + 1
+        attempt.note_item(item)
         return item
 
     async def _closed(self, closing: Awaitable[Any]) -> Any:

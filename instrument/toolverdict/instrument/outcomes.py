@@ -122,14 +122,15 @@ def outcome_of_exception(error: BaseException, interrupts: Sequence[Interrupt] =
         error: The exception.
         interrupts: Classes whose exceptions only wait for somebody: ``pending_approval``.
     """
-    if interrupts and _is_interrupt(error, interrupts):
+    kind = type(error)  # not what ``__class__`` says: a proxy's may raise, or tell another
+    if interrupts and _is_interrupt(kind, interrupts):
         return Outcome.PENDING_APPROVAL
     for known, outcome in _BY_CLASS:
-        if isinstance(error, known):
+        if issubclass(kind, known):
             return outcome
     for module, name, outcome in _BY_LOADED_CLASS:
         loaded = getattr(sys.modules.get(module), name, None)
-        if isinstance(loaded, type) and isinstance(error, loaded):
+        if isinstance(loaded, type) and issubclass(kind, loaded):
             return outcome
     status = _http_status(error)
     if status is None:
@@ -139,10 +140,10 @@ def outcome_of_exception(error: BaseException, interrupts: Sequence[Interrupt] =
     return Outcome.UPSTREAM_ERROR if 500 <= status <= 599 else Outcome.ERROR
 
 
-def _is_interrupt(error: BaseException, interrupts: Sequence[Interrupt]) -> bool:
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+def _is_interrupt(kind: type[BaseException], interrupts: Sequence[Interrupt]) -> bool:
+    names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
     return any(
-        known in names if isinstance(known, str) else isinstance(error, known)
+        known in names if isinstance(known, str) else issubclass(kind, known)
         for known in interrupts
     )
 
@@ -160,9 +161,10 @@ def outcome_of_result(result: object, *, returns_none: bool = False) -> Outcome:
     if type(result) in _SCALARS:
         return Outcome.EMPTY if result == "" else Outcome.OK
     if isinstance(result, Mapping):
-        if result.get("isError") is True or result.get("error"):
+        if result.get("isError") is True or result.get("is_error") is True or result.get("error"):
             return Outcome.ERROR
-    elif getattr(result, "isError", None) is True:
+    # The Model Context Protocol's name of it, and that of its Python SDK since version 2.
+    elif getattr(result, "isError", None) is True or getattr(result, "is_error", None) is True:
         return Outcome.ERROR
     if isinstance(result, str | list | dict | tuple) and len(result) == 0:
         return Outcome.EMPTY

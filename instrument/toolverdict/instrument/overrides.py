@@ -7,12 +7,13 @@ override does not have would go without their decision.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, Self
 
 from opentelemetry import context
 from opentelemetry.context import Context
 
-from toolverdict.instrument.tools import ToolSpec
+from toolverdict.instrument.tools import Given, ToolSpec
 
 _KEY: Final = context.create_key("toolverdict-method")
 _NOBODY: Final = object()
@@ -38,6 +39,37 @@ def is_overridden(spec: ToolSpec, args: tuple[Any, ...], kwargs: Mapping[str, An
         and receiver is not _NOBODY
         and receiver is _receiver(spec, args, kwargs)
     )
+
+
+class Piece:
+    """Stands in for the attempt where a call is a piece of the one that is running.
+
+    Nothing is decided or recorded about it, and what is current stays current.
+    """
+
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._given = args, kwargs
+        self.items: int | None = None
+        self.replay: None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    async def admit_async(self) -> Given:
+        """The arguments as they are."""
+        return self._given
+
+    def step(self) -> AbstractContextManager[None]:
+        """Nothing to be made current."""
+        return nullcontext()
+
+    def note_item(self, item: object) -> None:
+        """The running call gives this item on, or not."""
+
+    def exhausted(self, value: object) -> None:
+        """The running call goes on."""
 
 
 def _receiver(spec: ToolSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:

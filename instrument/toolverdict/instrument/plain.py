@@ -28,31 +28,31 @@ _keys: Final[set[str]] = set()
 
 def snapshot(arguments: dict[str, object]) -> tuple[dict[str, Any], bytes] | None:
     """A copy down to the last container, and its canonical form; None if they are not plain."""
-    # Level by level, since a call per value would be most of the cost. A loop ends by its depth.
+    # Every call of every tool comes through here. So it goes level by level, as a call per value
+    # would be most of the cost, and looks at keys and values in one loop. What is copied is counted
+    # before, so nothing large is copied, and a value that holds itself ends by its depth.
+    known = _keys
     top: dict[str, Any] = arguments.copy()
-    size = 0
-    depth = 0
+    size = _SIZE_OF_ENTRY * len(top)
     level: list[Any] = [top]
-    while level:
-        depth += 1
-        if depth > _MAX_DEPTH:
-            return None
+    for _ in range(_MAX_DEPTH):
         below: list[Any] = []
         for container in level:
-            size += _SIZE_OF_ENTRY * len(container)
-            if type(container) is dict:
-                for key in container:
-                    if type(key) is not str or (key not in _keys and not _is_usual(key)):
-                        return None
-                items: Iterable[tuple[Any, Any]] = container.items()
-            else:
-                items = enumerate(container)
-            for place, item in items:
+            named = type(container) is dict
+            entries: Iterable[tuple[Any, Any]] = (
+                container.items() if named else enumerate(container)
+            )
+            for place, item in entries:
+                if named and (
+                    type(place) is not str or (place not in known and not _is_usual(place))
+                ):
+                    return None
                 kind = type(item)
                 if kind is str:
                     size += len(item)
                 elif kind is dict or kind is list:
-                    if size + _SIZE_OF_ENTRY * len(item) > _MAX_SIZE:
+                    size += _SIZE_OF_ENTRY * len(item)
+                    if size > _MAX_SIZE:
                         return None
                     container[place] = copied = item.copy()
                     below.append(copied)
@@ -67,7 +67,11 @@ def snapshot(arguments: dict[str, object]) -> tuple[dict[str, Any], bytes] | Non
                     return None
             if size > _MAX_SIZE:
                 return None
+        if not below:
+            break
         level = below
+    else:
+        return None
     try:
         return top, _encode(top).encode("utf-8")
     except UnicodeEncodeError:

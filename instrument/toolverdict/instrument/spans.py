@@ -119,14 +119,14 @@ def length_limit(span: Span) -> int | None:
 
 def cleaned(attributes: Attributes) -> dict[str, str | bool | int | float | Sequence[str]]:
     """Attributes that can be exported; one that cannot is left out, and no other with it."""
-    clean: dict[str, str | bool | int | float | Sequence[str]] = {}
+    clean = dict(attributes)
     for key, value in attributes.items():
-        if type(value) is bool or (type(value) is str and value.isascii()):
-            clean[key] = value
+        if value is True or value is False or (type(value) is str and value.isascii()):
             continue
         try:
             clean[key] = _clean_value(value)
         except Exception as error:  # noqa: BLE001 - a value may be anything, whatever its type says
+            del clean[key]
             guard.fault("span attribute", error)
     return clean
 
@@ -138,7 +138,7 @@ def _clean_value(
         return clean(value)
     if isinstance(value, bool | int | float):
         return value
-    return tuple(clean(item) for item in value)
+    return tuple([clean(item) for item in value])  # a generator would cost more than its items
 
 
 def clean(text: str) -> str:

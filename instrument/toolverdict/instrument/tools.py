@@ -54,6 +54,7 @@ class ToolSpec:
     span_name: str = field(init=False)
     attributes: Attributes = field(init=False)
     body_span_name: str = field(init=False)
+    label_set: frozenset[str] = field(init=False)
     dangerous: bool = field(init=False)
     untrusted: bool = field(init=False)
 
@@ -70,5 +71,6 @@ class ToolSpec:
         object.__setattr__(self, "span_name", f"{semconv.SPAN_TOOL_CALL} {name}")
         object.__setattr__(self, "body_span_name", f"{semconv.SPAN_EXECUTE_TOOL} {name}")
         object.__setattr__(self, "attributes", spans.cleaned(attributes))
+        object.__setattr__(self, "label_set", frozenset(self.labels))
         object.__setattr__(self, "untrusted", UNTRUSTED in self.labels)
         object.__setattr__(self, "dangerous", not DANGEROUS_LABELS.isdisjoint(self.labels))

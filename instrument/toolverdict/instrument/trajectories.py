@@ -11,6 +11,7 @@ import functools
 import inspect
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -20,10 +21,11 @@ from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
-from toolverdict.instrument import capture, guard, provenance, redaction, semconv, settings, spans
+from toolverdict.instrument import capture, guard, recording, redaction, semconv, settings, spans
 from toolverdict.instrument.decisions import Earlier
 from toolverdict.instrument.ids import as_text
 from toolverdict.instrument.outcomes import outcome_of_exception
+from toolverdict.instrument.trust import TrustedInput
 
 _KEY: Final = context.create_key("toolverdict-trajectory")
 
@@ -42,11 +44,27 @@ class History:
         """Held while a call is decided."""
         self.succeeded: set[str] = set()
         self.let_through: list[Earlier] = []
+        self.trusted: TrustedInput | None = None
+        """What trusted text has said; None unless a policy asks for it."""
+        self._given_back: deque[Earlier] = deque()
 
     def take_back(self, call: Earlier) -> None:
-        """Forget a call that was let through and whose body never ran."""
-        with self.lock, suppress(ValueError):
-            self.let_through.remove(call)
+        """Forget a call that was let through and whose body never ran.
+
+        Never waits: it may be called while an object is collected, by a thread that holds the lock.
+        """
+        self._given_back.append(call)
+        if self.lock.acquire(blocking=False):
+            try:
+                self.settle()
+            finally:
+                self.lock.release()
+
+    def settle(self) -> None:
+        """Forget what was taken back; under the lock."""
+        while self._given_back:
+            with suppress(ValueError):
+                self.let_through.remove(self._given_back.popleft())
 
 
 class Trajectory:
@@ -222,7 +240,13 @@ class TrajectoryScope:
                 self._agent or outer.agent, outer.conversation_id, outer.history, session
             )
         conversation_id = self._conversation_id or f"conv_{secrets.token_hex(12)}"
-        return Trajectory(self._agent, conversation_id, History(), self._session or {})
+        history = History()
+        if getattr(settings.current().policy, "asks_for_trust", False):
+            # Of the outermost alone: what an agent tells another is not the user's word.
+            history.trusted = TrustedInput()
+            if self._user_input is not None:
+                history.trusted.note_user(self._user_input)
+        return Trajectory(self._agent, conversation_id, history, self._session or {})
 
     def _start_span(self, opened: Trajectory) -> Span:
         attributes: dict[str, str] = {
@@ -239,7 +263,8 @@ class TrajectoryScope:
         span = spans.start(name, attributes)
         in_force = settings.current()
         if self._user_input is not None and span.is_recording():
-            spans.put(span, _user_atoms(self._user_input, in_force))
+            user_atoms = recording.atoms(semconv.TAINT_USER_ATOMS, self._user_input, in_force)
+            spans.put(span, user_atoms)
         if self._user_input is not None and in_force.capture != "off" and span.is_recording():
             limit = spans.length_limit(span)
             redact = redaction.redactor(in_force)
@@ -268,7 +293,8 @@ def trajectory(
         agent: The name of the agent.
         conversation_id: The conversation that the task belongs to; a new one by default.
         case_id: The test case that is played, if one is.
-        user_input: What the user asked; recorded only if ``capture`` is not ``off``.
+        user_input: What the user asked, or the messages so far; recorded only if ``capture`` is not
+            ``off``. A policy whose rules want values that are ``trusted`` finds them in it.
         session: What is certain about the session, such as the user's own id; a policy compares
             arguments with it (``equals_session``), and it is never recorded.
     """
@@ -279,20 +305,6 @@ def trajectory(
         user_input,
         session,
     )
-
-
-def _user_atoms(user_input: object, in_force: settings.Settings) -> spans.Attributes:
-    try:
-        key = settings.hash_key(in_force)
-        atoms, whole = provenance.atom_hashes(key, user_input)
-    except Exception as error:  # noqa: BLE001 - it may raise anything when it is looked at
-        guard.note("atoms", "the user input has no atoms (%s)", type(error).__name__)
-        return {}
-    found: dict[str, str | bool | tuple[str, ...]] = {
-        semconv.TAINT_USER_ATOMS: atoms,
-        semconv.TAINT_ATOMS_KEY_ID: key.id,
-    }
-    return found if whole else {**found, semconv.TAINT_ATOMS_TRUNCATED: True}
 
 
 def _messages(

@@ -19,6 +19,8 @@ MAX_DEPTH: Final = 64
 MAX_ALIASED: Final = 100_000
 """How many values the aliases of one document may stand for."""
 
+MAX_NUMBER_CHARS: Final = 400
+_MAX_INT_BITS: Final = 1023  # what is larger is no number to whoever calculates with it
 _TAG: Final = "tag:yaml.org,2002:"
 _NOT_RESOLVED: Final = {_TAG + name for name in ("timestamp", "value")}
 
@@ -171,12 +173,17 @@ class _Builder:
         kind = _expect(node, "str", "int", "float", "bool", "null")
         if kind == "str":
             return _text(node)
+        if len(node.value) > MAX_NUMBER_CHARS:
+            problem = f"{node.value[:40]!r}... is longer than {MAX_NUMBER_CHARS} characters"
+            raise YamlProblem(problem, _line(node))
         try:
             # The loader's own conversions of yes, 0x1F, 1_000 and the like.
             data = self._loader.construct_object(node)
         except (ValueError, KeyError, IndexError):
             problem = f"is not YAML: {node.value[:40]!r} is no {kind}"
             raise YamlProblem(problem, _line(node)) from None
+        if isinstance(data, int) and data.bit_length() > _MAX_INT_BITS:
+            raise YamlProblem(f"{node.value[:40]}... is too large a number", _line(node))
         if isinstance(data, float) and not math.isfinite(data):
             raise YamlProblem(f"{node.value!r} is no number that JSON can hold", _line(node))
         return data

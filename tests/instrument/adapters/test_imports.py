@@ -11,11 +11,15 @@ FRAMEWORKS = {
     "pydantic_ai": "pydantic_ai",
     "mcp": "mcp",
     "fastmcp": "fastmcp",
+    "google_adk": "google.adk",
     "loops": None,
     "calls": None,
     "options": None,
+    "known_tools": None,
+    "validated": None,
+    "graph_approvals": None,
 }
-OTHERS = ["langgraph", "langchain", "google.adk"]
+OTHERS = ["langgraph", "langchain"]
 BRINGS_MCP = ("openai_agents", "fastmcp")
 
 

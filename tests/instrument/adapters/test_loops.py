@@ -150,8 +150,22 @@ async def test_what_goes_wrong_is_told(policy: Policy, seen: Any) -> None:
     assert "unexpected keyword argument" in texts[3]
     assert texts[4] == texts[5] == "error: the arguments are not an object of JSON"
     assert texts[6] == "error: there is no tool called 'nowhere'"
-    outcomes = ["denied", "refused", "error", *["invalid_arguments"] * 3]
+    outcomes = ["denied", "refused", "error", *["invalid_arguments"] * 4]
     assert seen(spans.tool_calls, "tool.outcome") == outcomes * 2
+    nowhere = seen(spans.tool_calls)[6]
+    assert nowhere["error.type"].endswith(".UnknownTool")
+    assert (nowhere["tool.name"], nowhere["tool.executed"]) == ("nowhere", False)
+    assert nowhere["gen_ai.tool.call.id"] == "call_7"
+    assert spans.body_of(nowhere.span) is None
+
+
+def test_a_tool_that_is_not_there_and_arguments_that_nobody_can_read(seen: Any) -> None:
+    with capture_spans() as spans:
+        results = ToolBox(BOX).run(chat(("no\nwhere", "{")))
+    assert "there is no tool called" in results.messages[0]["content"]
+    assert seen(spans.tool_calls, "tool.name", "tool.outcome") == [
+        ("no?where", "invalid_arguments")
+    ]
 
 
 def test_anthropic_is_told_that_it_is_an_error() -> None:
@@ -189,3 +203,20 @@ def test_settings_that_do_not_fit() -> None:
         ToolBox(BOX, labels={"refund": ["payment"]})  # it has its own
     with pytest.raises(ValueError, match="two functions"):
         ToolBox([get_order, get_order])
+
+
+def test_the_text_of_an_exception_of_the_body_is_not_told() -> None:
+    class Shop:
+        @tool
+        def pay(self, token: str) -> str:
+            raise TypeError(f"secret {token}")
+
+    def clash(token: str) -> None:
+        raise TypeError(f"secret {token}")
+
+    calls = [(name, given) for name in ("clash", "pay") for given in ('{"token": "t"}', "{}")]
+    messages = ToolBox([clash, Shop().pay]).run(chat(*calls)).messages
+    told = [message["content"] for message in messages]
+    assert told[0] == told[2] == "error: TypeError"
+    assert "missing" in told[1]
+    assert "token" in told[3]

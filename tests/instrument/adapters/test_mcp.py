@@ -3,16 +3,18 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import StatusCode
+from pydantic import AfterValidator
 
 from toolverdict.instrument import ApprovalRequired, Refused, tool, tool_call, trajectory
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
+from toolverdict.instrument.guard import counts
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.testing import CapturedSpans, capture_spans
 
@@ -21,6 +23,13 @@ pytest.importorskip("mcp.server.mcpserver", reason="mcp 2 is not installed")
 from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
 
 from toolverdict.instrument.adapters.mcp import instrument_client, instrument_server
 
@@ -129,8 +138,170 @@ async def test_a_server_names_outcomes_by_what_the_tool_raised(seen: Any) -> Non
     assert seen(spans.tool_calls, "tool.outcome", "tool.executed") == [
         ("refused", True),
         ("invalid_arguments", False),
+        ("invalid_arguments", False),
     ]
-    assert "tool.args_hash" in seen(spans.tool_calls)[1]
+    assert all("tool.args_hash" in call for call in seen(spans.tool_calls)[1:])
+    assert spans.tool_calls[2].name == "tool.call nowhere"
+    assert seen(spans.tool_calls)[2]["error.type"].endswith(".UnknownTool")
+    assert spans.body_of(spans.tool_calls[2]) is None
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\udcff" * 2, "x" * 100_000])
+async def test_a_name_that_no_tool_can_have_leaves_a_span(name: str, seen: Any) -> None:
+    server = instrument_server(shop())
+    with capture_spans() as spans, pytest.raises(ToolError, match="Unknown tool"):
+        await server.call_tool(name, {})
+    (call,) = seen(spans.tool_calls)
+    assert call["tool.outcome"] == "invalid_arguments"
+    assert call["tool.name"].isprintable()
+    assert 1 <= len(call["tool.name"]) <= 128
+
+
+async def test_a_name_that_no_tool_has_is_said() -> None:
+    before = counts().get("adapter", 0)
+    async with Client(instrument_server(shop(), labels=LABELS)) as client:
+        instrument_client(client, labels=LABELS)
+        await client.list_tools()
+        await client.call_tool("get_order", {"order_id": "o-1"})
+    assert counts().get("adapter", 0) == before
+    async with Client(shop()) as client:
+        instrument_client(client, labels={"refnd": ["payment"]})
+        await client.list_tools()
+        await client.list_tools()
+    assert counts()["adapter"] == before + 1
+    async with Client(instrument_server(shop(), labels={"refnd": ["payment"]})) as client:
+        await client.call_tool("get_order", {"order_id": "o-1"})
+        await client.call_tool("get_order", {"order_id": "o-2"})
+    assert counts()["adapter"] == before + 2
+
+
+class User:
+    """Answers what a server asks by elicitation."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self._answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, context: Any, params: Any) -> ElicitResult:
+        self.asked.append(params.message)
+        return self._answers.pop(0)
+
+
+YES = ElicitResult(action="accept", content={"approve": True})
+REFUND = {"order_id": "o-1", "amount": 1}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(
+    ("answer", "outcome", "text"),
+    [
+        (YES, "ok", "refunded"),
+        (ElicitResult(action="accept", content={"approve": False}), "denied", "approval_rejected"),
+        (ElicitResult(action="accept", content={}), "denied", "approval_rejected"),
+        (ElicitResult(action="decline"), "denied", "approval_rejected"),
+        (ElicitResult(action="cancel"), "pending_approval", "needs approval"),
+    ],
+)
+async def test_a_clients_user_is_asked(
+    policy: Policy, seen: Any, mode: Any, answer: ElicitResult, outcome: str, text: str
+) -> None:
+    user = User(answer)
+    server = instrument_server(shop(), labels=LABELS, exclude={"refund": ["order_id"]}, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, mode=mode, elicitation_callback=user) as client:
+            result = await client.call_tool("refund", REFUND)
+    assert text in str(result.content)
+    assert user.asked == ['Approve refund({"amount": 1.0})?']
+    calls = seen(spans.tool_calls)
+    # Since 2026-07-28 the question is the answer to a first call.
+    first = [("pending_approval", False)] if mode == "auto" else []
+    assert [(call["tool.outcome"], call["tool.executed"]) for call in calls] == [
+        *first,
+        (outcome, outcome == "ok"),
+    ]
+    assert len({call["approval.id"] for call in calls}) == 1
+    assert len({call["gen_ai.tool.call.id"] for call in calls}) == 1
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_nobody_is_asked_who_may_not_approve(
+    policy: Policy, tmp_path: Path, seen: Any, mode: Any
+) -> None:
+    def approver(request: ApprovalRequest) -> Approval:
+        return Approval(request.id, "rejected", "alice")
+
+    path = tmp_path / "named.yaml"
+    path.write_text(
+        "version: 1\nid: shop\nrules:\n  - id: ask\n    effect: require_approval\n"
+        "    labels: [payment]\n    approval: {approvers: [alice]}\n"
+    )
+    user = User()
+    asking, silent = (
+        instrument_server(shop(), labels=LABELS, elicit=elicit) for elicit in (True, False)
+    )
+    outcomes = []
+    for server, callback, settings in (
+        (silent, user, {"policy": policy}),
+        (asking, None, {"policy": policy}),
+        (asking, user, {"policy": Policy.load(path)}),
+        (asking, user, {"policy": policy, "approver": approver}),
+    ):
+        with capture_spans(**settings) as spans:
+            async with Client(server, mode=mode, elicitation_callback=callback) as client:
+                assert (await client.call_tool("refund", REFUND)).is_error
+        outcomes += seen(spans.tool_calls, "tool.outcome")
+    assert outcomes == ["pending_approval"] * 3 + ["denied"]
+    assert not user.asked
+
+
+async def test_a_question_that_fails_or_cannot_be_shown_leaves_the_call_waiting(
+    policy: Policy, seen: Any
+) -> None:
+    before = counts().get("elicitation", 0)
+    failing = User()  # has no answer
+    server = instrument_server(shop(), labels=LABELS, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, mode="legacy", elicitation_callback=failing) as client:
+            failed = await client.call_tool("refund", REFUND)
+            too_long = await client.call_tool("refund", {**REFUND, "order_id": "o" * 5000})
+    assert "needs approval" in str(failed.content)
+    assert "needs approval" in str(too_long.content)
+    assert len(failing.asked) == 1
+    assert counts()["elicitation"] == before + 1
+    assert seen(spans.tool_calls, "tool.outcome") == ["pending_approval"] * 2
+
+
+async def test_an_answer_is_for_the_arguments_that_were_asked_about(
+    policy: Policy, seen: Any
+) -> None:
+    user = User(YES, YES)
+    server = instrument_server(shop(), labels=LABELS, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, elicitation_callback=user) as client:
+            asked = await client.session.call_tool("refund", REFUND, allow_input_required=True)
+            assert isinstance(asked, InputRequiredResult)
+            (key,) = asked.input_requests or {}
+            again = await client.session.call_tool(
+                "refund",
+                {**REFUND, "amount": 1000},
+                input_responses={key: YES},
+                allow_input_required=True,
+            )
+    assert isinstance(again, InputRequiredResult)
+    assert seen(spans.tool_calls, "tool.outcome") == ["pending_approval"] * 2
+
+
+async def test_both_ends_know_a_call_that_was_asked_about_as_one(policy: Policy, seen: Any) -> None:
+    user = User(YES)
+    server = instrument_server(shop(), labels=LABELS, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, elicitation_callback=user) as client:
+            instrument_client(client)
+            with tool_call("call_1"):
+                await client.call_tool("refund", REFUND)
+    assert seen(spans.tool_calls, "tool.outcome") == ["pending_approval", "ok", "ok"]
+    assert set(seen(spans.tool_calls, "gen_ai.tool.call.id")) == {"call_1"}
+    assert set(seen(spans.tool_calls, "approval.id")) == {"appr_call_1", None}
 
 
 def parents(spans: Any, call: Any) -> list[str]:
@@ -245,3 +416,156 @@ async def test_a_function_is_witnessed_once(seen: Any) -> None:
         await instrument_server(server).call_tool("get_order", {"order_id": "o-1"})
     with pytest.raises(TypeError, match="instrumented already"):
         instrument_server(server)
+
+
+async def test_a_tool_that_asks_by_itself_is_not_approved_in_the_middle(
+    policy: Policy, seen: Any
+) -> None:
+    """Its user's yes came two rounds before, and is not sent again; asking anew would never end."""
+    server: MCPServer[Any] = MCPServer("shop", log_level="CRITICAL")
+
+    @server.tool()
+    def refund(order_id: str, ctx: Context[Any]) -> Any:
+        """Pay an order back."""
+        assert ctx.input_responses is not None
+        question = ElicitRequestFormParams(
+            message="why?",
+            requested_schema={"type": "object", "properties": {"why": {"type": "string"}}},
+        )
+        return InputRequiredResult(input_requests={"why": ElicitRequest(params=question)})
+
+    user = User(YES, ElicitResult(action="accept", content={"why": "broken"}))
+    instrument_server(server, labels=LABELS, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, elicitation_callback=user) as client:
+            result = await client.call_tool("refund", {"order_id": "o-1"})
+    assert "needs approval" in str(result.content)
+    assert user.asked == ['Approve refund({"order_id": "o-1"})?', "why?"]
+    assert seen(spans.tool_calls, "tool.outcome", "tool.executed") == [
+        ("pending_approval", False),
+        ("pending_approval", True),
+        ("pending_approval", False),
+    ]
+
+
+async def test_an_answer_is_for_one_run(policy: Policy, seen: Any) -> None:
+    """A client sends its user's yes once more; to a new question that is no answer either."""
+    server = instrument_server(shop(), labels=LABELS, elicit=True)
+    answers: dict[str, Any] = {}
+    results = []
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, elicitation_callback=User()) as client:
+            for _ in range(5):
+                result = await client.session.call_tool(
+                    "refund", REFUND, input_responses=answers or None, allow_input_required=True
+                )
+                results.append(isinstance(result, InputRequiredResult))
+                if not answers:
+                    assert isinstance(result, InputRequiredResult)
+                    answers = dict.fromkeys(result.input_requests or {}, YES)
+    assert results == [True, False, True, True, True]
+    assert seen(spans.tool_calls, "tool.executed") == [False, True, False, False, False]
+
+
+async def test_an_answer_to_what_was_never_asked_is_none(policy: Policy, seen: Any) -> None:
+    server = instrument_server(shop(), labels=LABELS, elicit=True)
+    with capture_spans(policy=policy) as spans:
+        async with Client(server, elicitation_callback=User()) as client:
+            asked = await client.session.call_tool("refund", REFUND, allow_input_required=True)
+            assert isinstance(asked, InputRequiredResult)
+            (key,) = asked.input_requests or {}
+            for made_up in (key[:-1] + "x", key.rsplit(" ", 1)[0], f"{key} "):
+                again = await client.session.call_tool(
+                    "refund", REFUND, input_responses={made_up: YES}, allow_input_required=True
+                )
+                assert isinstance(again, InputRequiredResult)
+    assert not any(seen(spans.tool_calls, "tool.executed"))
+
+
+def add_tool(server: MCPServer[Any]) -> None:
+    @server.tool()
+    def refund_all(amount: float) -> str:
+        """Pay everything back."""
+        return "refunded"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (LABELS, [("denied", ("write",))]),
+        ({**LABELS, "refund_all": []}, [("ok", ())]),
+        (None, [("ok", ())]),
+    ],
+)
+@pytest.mark.parametrize("at", ["server", "client"])
+async def test_a_tool_that_came_after_the_labels_counts_as_dangerous(
+    policy: Policy, seen: Any, at: str, labels: Any, expected: Any
+) -> None:
+    server = shop()
+    if labels is not None and "refund_all" in labels:
+        add_tool(server)  # or its label would name no tool
+    if at == "server":
+        instrument_server(server, labels=labels)
+    before = counts().get("adapter", 0)
+    async with Client(server) as client:
+        if at == "client":
+            instrument_client(client, labels=labels)
+        await client.list_tools()
+        await client.call_tool("get_order", {"order_id": "o-1"})
+        if labels is None or "refund_all" not in labels:
+            add_tool(server)
+        await client.list_tools()
+        with capture_spans(policy=policy) as spans:
+            for _ in range(2):
+                await client.call_tool("refund_all", {"amount": 1})
+    assert seen(spans.tool_calls, "tool.outcome", "tool.labels") == expected * 2
+    assert counts().get("adapter", 0) - before == (expected[0][0] == "denied")
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_nothing_goes_past_an_instrumented_client(
+    policy: Policy, seen: Any, first: bool
+) -> None:
+    client = Client(shop())
+    if first:
+        instrument_client(client, labels=LABELS)
+    async with client:
+        if not first:
+            instrument_client(client, labels=LABELS)
+        with capture_spans(policy=policy) as spans:
+            assert (await client.session.call_tool("delete_user", {"user": "u"})).is_error
+            await client.call_tool("get_order", {"order_id": "o-1"})
+        with pytest.raises(TypeError, match="instrumented already"):
+            instrument_client(client.session)
+        with pytest.raises(TypeError, match="instrumented already"):
+            instrument_client(client)
+    assert seen(spans.tool_calls, "tool.outcome") == ["denied", "ok"]
+
+
+async def test_the_client_of_an_instrumented_session_is_refused(seen: Any) -> None:
+    async with Client(shop()) as client:
+        instrument_client(client.session)
+        with pytest.raises(TypeError, match="session of this Client is instrumented already"):
+            instrument_client(client)
+        with capture_spans() as spans:
+            await client.call_tool("get_order", {"order_id": "o-1"})
+    assert seen(spans.tool_calls, "tool.outcome") == ["ok"]
+
+
+async def test_a_validator_that_fails_leaves_a_span_and_tells_nothing(seen: Any) -> None:
+    def crash(value: str) -> str:
+        raise RuntimeError(f"secret {value}")
+
+    server: MCPServer[Any] = MCPServer("shop", log_level="CRITICAL")
+
+    @server.tool()
+    def get_order(order_id: Annotated[str, AfterValidator(crash)]) -> str:
+        """Look up."""
+        raise AssertionError("never runs")
+
+    async with Client(instrument_server(server)) as client:
+        with capture_spans() as spans:
+            result = await client.call_tool("get_order", {"order_id": "o-1"})
+    assert result.is_error
+    assert "secret" not in str(result.content)
+    assert seen(spans.tool_calls, "tool.outcome", "tool.executed") == [("invalid_arguments", False)]

@@ -8,6 +8,7 @@ from opentelemetry.trace import StatusCode
 
 from toolverdict.instrument import Refused, tool, trajectory
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
+from toolverdict.instrument.guard import counts
 from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.testing import capture_spans
 
@@ -287,3 +288,24 @@ def test_a_tool_is_witnessed_once() -> None:
         instrument_tools([doubled])
     with pytest.raises(TypeError, match="instrumented already"):
         instrument_tools(instrument_tools([refund]))
+
+
+async def test_always_approve_is_no_approval_of_a_policy(policy: Policy, seen: Any) -> None:
+    turns = [
+        [function_call("refund", {"order_id": "o", "amount": amount}, call_id=f"call_{amount}")]
+        for amount in (1, 2, 1000)
+    ]
+    model = ScriptedModel([*turns, [assistant_message("done")]])
+    paying = Agent(name="shop", model=model, tools=instrument_tools([refund], labels=LABELS))
+    before = counts().get("adapter", 0)
+    with capture_spans(policy=policy) as spans:
+        state = (await Runner.run(paying, "", run_config=QUIET)).to_state()
+        state.approve(state.get_interruptions()[0])
+        state = (await Runner.run(paying, state, run_config=QUIET)).to_state()
+        state.approve(state.get_interruptions()[0], always_approve=True)
+        result = await Runner.run(paying, state, run_config=QUIET)
+    assert not result.interruptions
+    executed = [call for call in seen(spans.tool_calls) if call["tool.executed"]]
+    assert [call["gen_ai.tool.call.id"] for call in executed] == ["call_1"]
+    assert "needs approval appr_call_1000" in told(result)[-1]
+    assert counts()["adapter"] > before

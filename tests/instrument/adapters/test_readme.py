@@ -1,6 +1,7 @@
 """The examples in the adapters' README are run as they are written."""
 
 import re
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def check(spans: Any, calls: int = 1) -> None:
 
 
 def test_every_block_has_a_test() -> None:
-    assert README.read_text().count("```python") == len(BLOCKS) == 6
+    assert README.read_text().count("```python") == len(BLOCKS) == 7
 
 
 async def test_openai_agents() -> None:
@@ -68,6 +69,32 @@ def test_langchain() -> None:
             {"messages": [("user", "please")]}, {"configurable": {"thread_id": "1"}}
         )
     assert PAID in [message.content for message in state["messages"]]
+    check(spans)
+
+
+async def test_google_adk() -> None:
+    pytest.importorskip("google.adk", reason="google-adk is not installed")
+    from google.adk.models.base_llm import BaseLlm
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    class Model(BaseLlm):
+        async def generate_content_async(
+            self, llm_request: Any, stream: bool = False
+        ) -> AsyncGenerator[LlmResponse, None]:
+            part = types.Part(text="done")
+            if len(llm_request.contents) == 1:
+                call = types.FunctionCall(id="call_1", name="refund", args=GIVEN)
+                part = types.Part(function_call=call)
+            yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+    agent = run("Google ADK")["agent"].clone(update={"model": Model(model="scripted")})
+    runner = InMemoryRunner(agent=agent)
+    with capture_spans() as spans:
+        events = await runner.run_debug("please", quiet=True)
+    told = [answer for event in events for answer in event.get_function_responses()]
+    assert [answer.response for answer in told] == [{"result": PAID}]
     check(spans)
 
 

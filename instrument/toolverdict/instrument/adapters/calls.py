@@ -5,11 +5,9 @@ validation, its own approvals and its own way to pause.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from toolverdict.instrument import approvals, semconv, settings
+from toolverdict.instrument import approvals, settings
 from toolverdict.instrument.approvals import Approval, ApprovalRequest, Approver
 from toolverdict.instrument.arguments import Arguments
 from toolverdict.instrument.attempts import Attempt
@@ -17,7 +15,6 @@ from toolverdict.instrument.call_ids import tool_call
 from toolverdict.instrument.decisions import Call, Decision, Effect
 from toolverdict.instrument.errors import ApprovalRequired, ToolDenied, ToolverdictError
 from toolverdict.instrument.ongoing import settled
-from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.tools import ToolSpec
 from toolverdict.instrument.trajectories import current_trajectory
 
@@ -26,6 +23,9 @@ _UNREADABLE: Final = (None,)
 
 Grant = Callable[[ApprovalRequest], Approval | None]
 """What the framework's own approval says about a request; None when it says nothing yet."""
+
+Ask = Callable[[ApprovalRequest], Awaitable[Approval | None]]
+"""Asks the framework's user, and waits for the answer; None when there is none."""
 
 
 class ModelCall(Attempt):
@@ -39,6 +39,7 @@ class ModelCall(Attempt):
             configured is asked.
         pause: Asked when the approver has no answer either; it may answer, or raise to pause, and
             what it raises goes on to the framework.
+        ask: Asked before that, where the tool is awaited.
         wraps: Exceptions that a framework puts around the tool's own, which is their cause.
     """
 
@@ -49,19 +50,17 @@ class ModelCall(Attempt):
         call_id: str | None,
         grant: Grant | None = None,
         pause: Grant | None = None,
+        ask: Ask | None = None,
         wraps: tuple[type[BaseException], ...] = (),
     ) -> None:
         with tool_call(call_id):
             super().__init__(spec, () if arguments is not None else _UNREADABLE, arguments or {})
         self.arguments = arguments
         """What the model gave."""
-        self.call_id = self._call_id
-        """The id that the span carries."""
         self._stopped: Exception | None = None
         self._wraps = wraps
-        bridge = _Bridge(approval_id(self._call_id), grant, self._settings.approver, pause)
-        self._settings = replace(self._settings, approver=bridge)
-        self._bridge = bridge
+        self._bridge = _Bridge(approval_id(self.call_id), grant, self.approver, pause, ask)
+        self.approver = self._bridge
 
     def run(self, body: Callable[[], Any]) -> Any:
         """Run the tool if it may be run, and give on what it returns or raises."""
@@ -117,28 +116,13 @@ class ModelCall(Attempt):
         What the model gave is hashed and, if that was asked for, recorded; nothing is run.
         """
         with self:
-            if self.arguments is not None:
-                shown = self._spec.binder.bind((), self.arguments)
-                self._capture(
-                    semconv.GEN_AI_TOOL_CALL_ARGUMENTS,
-                    semconv.TOOL_ARGUMENTS_TRUNCATED,
-                    self._hash(shown)[0],
-                )
-            self._args = _UNREADABLE
-            with suppress(TypeError):
-                self.admit()
+            self.turned_down(((), self.arguments) if self.arguments is not None else None)
             raise error
 
     def finish(self, error: BaseException | None = None) -> None:
         """Name the outcome by what the tool raised, and end the span."""
         wrapped = isinstance(error, self._wraps) and error.__cause__ is not None
         super().finish(error.__cause__ if wrapped and error is not None else error)
-
-    def rejected_by_body(self) -> None:
-        """Take note that the arguments were turned down by a validation inside of the tool."""
-        self._executed = False
-        self._body = None  # its span is dropped: nothing ran that it could stand for
-        self._outcome = Outcome.INVALID_ARGUMENTS
 
     def _kept_from(self, error: Exception) -> BaseException | None:
         """Note what keeps the body from running; the framework's own pause, if it raised that."""
@@ -151,7 +135,7 @@ class ModelCall(Attempt):
     def _answered(self) -> bool:
         if self._stopped is not None:
             raise self._stopped
-        return self._executed or self.replay is not None
+        return self.executed or self.replay is not None
 
 
 def approval_id(call_id: str) -> str:
@@ -200,17 +184,23 @@ def refusal(error: BaseException) -> str:
 
 
 class _Bridge:
-    """Asks, in this order, the framework's state, the approver that is configured, and a pause.
+    """Asks, in this order, the framework's state, the configured approver, a user, and a pause.
 
     Args:
         known_as: The id of the approval, the same whoever gives it in the end.
         grant: What the framework's state says.
         configured: The approver of the settings.
         pause: Pauses the run.
+        ask: Asks the framework's user.
     """
 
     def __init__(
-        self, known_as: str, grant: Grant | None, configured: Approver | None, pause: Grant | None
+        self,
+        known_as: str,
+        grant: Grant | None,
+        configured: Approver | None,
+        pause: Grant | None,
+        ask: Ask | None,
     ) -> None:
         self.raised: BaseException | None = None
         """What ``pause`` raised; approvers are not to raise, and this is no failure of one."""
@@ -218,6 +208,7 @@ class _Bridge:
         self._grant = grant
         self._configured = configured
         self._pause = pause
+        self._ask = ask
 
     def __call__(self, request: ApprovalRequest) -> Approval | None:
         """Answer a tool that is not awaited."""
@@ -233,7 +224,10 @@ class _Bridge:
         if said is not None:
             return said
         answer = await approvals.ask_async(self._configured, request)
-        return answer if answer.status in _DECIDED else self._last(request)
+        if answer.status in _DECIDED:
+            return answer
+        said = await self._ask(request) if self._ask is not None else None
+        return said if said is not None else self._last(request)
 
     def _last(self, request: ApprovalRequest) -> Approval:
         said = None

@@ -4,7 +4,8 @@
 
 A denied call gives the model a ``ToolMessage`` of status ``error``. A policy that asks for approval
 interrupts the graph with what ``HumanInTheLoopMiddleware`` interrupts with, and is answered the
-same way: ``Command(resume={"decisions": [{"type": "approve"}]})``, or ``reject``.
+same way: ``Command(resume={"decisions": [{"type": "approve"}]})``, or ``reject``. The answer is for
+the call that was shown, and for one run of it.
 
 LangGraph is not imported here: where a graph runs, it is there already.
 """
@@ -22,9 +23,10 @@ from opentelemetry import trace
 from pydantic import BaseModel
 
 from toolverdict.instrument import guard
-from toolverdict.instrument.adapters.calls import ModelCall, approval_id, granted, refusal, rejected
+from toolverdict.instrument.adapters.calls import ModelCall, refusal
+from toolverdict.instrument.adapters.graph_approvals import GraphApproval
 from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
-from toolverdict.instrument.approvals import Approval, ApprovalRequest
+from toolverdict.instrument.adapters.validated import names_by_alias, plain_arguments
 from toolverdict.instrument.arguments import Arguments
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.spans import Attached
@@ -69,7 +71,8 @@ def _instrumented(tool: BaseTool, options: Options) -> BaseTool:
     kind = type(tool)
     if hasattr(kind, "toolverdict_witness"):
         raise TypeError(f"tool {tool.name!r} is instrumented already")
-    spec = options.spec(tool.name, _schema(tool))
+    fields = getattr(tool.args_schema, "model_fields", {})
+    spec = options.spec(tool.name, _schema(tool), names_by_alias(fields))
     made = copy.copy(tool)
     object.__setattr__(made, "__class__", _witnessing(kind, _Witness(spec, tool)))
     return made
@@ -94,11 +97,12 @@ def _witnessing(kind: type[BaseTool], witness: "_Witness") -> type[BaseTool]:
     prepare: Callable[..., Any] = kind._to_args_and_kwargs
 
     def prepared(self: BaseTool, tool_input: Any, tool_call_id: str | None) -> Any:
-        shown = witness.shown(self, tool_input)
+        given = witness.given(self, tool_input)
         try:
             args, kwargs = prepare(self, tool_input, tool_call_id)
         except Exception as error:  # noqa: BLE001 - it is raised again, once it has a span
-            witness.call(shown, tool_call_id).reject(error)
+            witness.call(given, tool_call_id).reject(error)
+        shown = witness.shown(self, tool_input, args, kwargs)
         return args, {**kwargs, _CALL: (shown, tool_call_id)}
 
     # The framework looks at the signatures to know what to inject.
@@ -107,26 +111,32 @@ def _witnessing(kind: type[BaseTool], witness: "_Witness") -> type[BaseTool]:
         shown, call_id = kwargs.pop(_CALL, (None, None))
         if shown is None:
             return run(self, *args, **kwargs)
-        call = witness.call(shown, call_id)
+        approval = GraphApproval(call_id, functools.partial(_told, self, call_id))
+        call = witness.call(shown, call_id, approval)
+        body = functools.partial(run, self, *args, **kwargs)
         try:
-            return call.run(functools.partial(run, self, *args, **kwargs))
+            with approval:
+                return call.run(functools.partial(approval.run, body))
         except Exception as error:
             if call_id is None or not call.stopped_by(error):
                 raise
-            return _refused(self, call_id, error)
+            return _told(self, call_id, refusal(error))
 
     @functools.wraps(arun)
     async def witnessed_async(self: BaseTool, *args: Any, **kwargs: Any) -> Any:
         shown, call_id = kwargs.pop(_CALL, (None, None))
         if shown is None:
             return await arun(self, *args, **kwargs)
-        call = witness.call(shown, call_id)
+        approval = GraphApproval(call_id, functools.partial(_told, self, call_id))
+        call = witness.call(shown, call_id, approval)
+        body = functools.partial(arun, self, *args, **kwargs)
         try:
-            return await call.run_async(functools.partial(arun, self, *args, **kwargs))
+            with approval:
+                return await call.run_async(functools.partial(approval.run_async, body))
         except Exception as error:
             if call_id is None or not call.stopped_by(error):
                 raise
-            return _refused(self, call_id, error)
+            return _told(self, call_id, refusal(error))
 
     members = {
         "__module__": kind.__module__,
@@ -153,15 +163,44 @@ class _Witness:
         self._spec = spec
         self._first = next(iter(tool.args), "input")
 
-    def shown(self, tool: BaseTool, given: Any) -> Arguments:
+    def given(self, tool: BaseTool, given: Any) -> Arguments:
         """The arguments that are the model's, before the framework puts its own among them."""
         named = dict(given) if isinstance(given, dict) else {self._first: given}
         return tool._filter_injected_args(named)
 
-    def call(self, arguments: Arguments, call_id: str | None) -> ModelCall:
+    def shown(
+        self, tool: BaseTool, given: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Arguments:
+        """The same as the body gets them."""
+        if args:  # a tool of one argument gets it without a name
+            return plain_arguments({self._first: args[0]})
+        names = _names_given(tool, given)
+        own = tool._filter_injected_args(kwargs)
+        return plain_arguments(
+            {name: value for name, value in own.items() if names is None or name in names}
+        )
+
+    def call(
+        self, arguments: Arguments, call_id: str | None, approval: GraphApproval | None = None
+    ) -> ModelCall:
         """The attempt; it ends with the body, or where the arguments are turned down."""
         with _inside_of_openinference():
-            return ModelCall(self._spec, arguments, call_id, pause=_interrupt)
+            if approval is None:
+                return ModelCall(self._spec, arguments, call_id)
+            call = ModelCall(self._spec, arguments, call_id, pause=approval.ask, ask=approval.wait)
+        approval.call = call
+        return call
+
+
+def _names_given(tool: BaseTool, given: Any) -> set[str] | None:
+    """The fields that the model has given, by whatever name; None if nothing tells."""
+    schema = tool.args_schema
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        return None
+    try:
+        return schema.model_validate(given).model_fields_set
+    except Exception:  # noqa: BLE001 - the tool has ways of its own to read its arguments
+        return None
 
 
 def _inside_of_openinference() -> AbstractContextManager[None]:
@@ -179,44 +218,9 @@ def _inside_of_openinference() -> AbstractContextManager[None]:
     return nullcontext() if span is None else Attached(trace.set_span_in_context(span))
 
 
-def _refused(tool: BaseTool, call_id: str, error: Exception) -> Any:
-    """What the model is told; whoever calls a tool without a model gets the exception."""
-    told = ToolMessage(refusal(error), tool_call_id=call_id, name=tool.name, status="error")
+def _told(tool: BaseTool, call_id: str | None, text: str) -> Any:
+    """What the model is told in the place of a result; just the text where there is no model."""
+    if call_id is None:
+        return (text, None) if tool.response_format == "content_and_artifact" else text
+    told = ToolMessage(text, tool_call_id=call_id, name=tool.name, status="error")
     return (told, None) if tool.response_format == "content_and_artifact" else told
-
-
-def _interrupt(request: ApprovalRequest) -> Approval | None:
-    """Pause the graph that runs, or read what it was resumed with; None where no graph runs."""
-    types, config = sys.modules.get("langgraph.types"), sys.modules.get("langgraph.config")
-    if types is None or config is None:
-        return None
-    try:
-        if "__pregel_scratchpad" not in config.get_config()["configurable"]:
-            return None
-    except (KeyError, RuntimeError):
-        return None
-    answer = types.interrupt(
-        {
-            "action_requests": [
-                {
-                    "name": request.tool,
-                    "args": dict(request.arguments),
-                    "description": request.reason,
-                }
-            ],
-            "review_configs": [
-                {"action_name": request.tool, "allowed_decisions": ["approve", "reject"]}
-            ],
-            "approval_id": approval_id(request.call_id),
-            "args_hash": request.args_hash,
-        }
-    )
-    return granted(request) if _approves(answer) else rejected(request)
-
-
-def _approves(answer: object) -> bool:
-    """Whether a graph was resumed with a yes, in the words of ``HumanInTheLoopMiddleware``."""
-    decisions = answer.get("decisions") if isinstance(answer, dict) else None
-    if not isinstance(decisions, list) or len(decisions) != 1:
-        return False
-    return isinstance(decisions[0], dict) and decisions[0].get("type") == "approve"

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from toolverdict.instrument.adapters.calls import ModelCall, refusal
 from toolverdict.instrument.adapters.options import KeyOfCall, Options, is_decorated
+from toolverdict.instrument.adapters.unknown import note_unknown
 from toolverdict.instrument.call_ids import tool_call
 from toolverdict.instrument.decorators import tool
 from toolverdict.instrument.errors import ApprovalRequired, ToolError, ToolverdictError
@@ -118,7 +119,7 @@ class ToolBox:
                 with tool_call(call.id):
                     answers.append(_Answer(call, _text(self._found(call)(**call.arguments()))))
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model is told
-                answers.append(_failed(call, error))
+                answers.append(_failed(call, error, function))
         return _results(answers)
 
     async def run_async(self, message: object, *, only: Collection[str] | None = None) -> Results:
@@ -132,12 +133,13 @@ class ToolBox:
                         result = await result
                     answers.append(_Answer(call, _text(result)))
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model is told
-                answers.append(_failed(call, error))
+                answers.append(_failed(call, error, self._tools.get(call.name)))
         return _results(answers)
 
     def _found(self, call: "_Call") -> Callable[..., Any]:
         function = self._tools.get(call.name)
         if function is None:
+            note_unknown(call.name, call.read(), call.id)
             raise _NotFitting(f"there is no tool called {call.name!r}")
         return function
 
@@ -155,16 +157,21 @@ class _Call:
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by name; a span is left for what cannot be read as that."""
+        given = self.read()
+        if given is not None:
+            return given
+        error = _NotFitting("the arguments are not an object of JSON")
+        ModelCall(Options().spec(self.name), None, self.id).reject(error)
+
+    def read(self) -> dict[str, Any] | None:
+        """The arguments by name, if they can be read as that."""
         given = self.given
         if isinstance(given, str):
             try:
                 given = json.loads(given or "{}")
             except (ValueError, RecursionError):
-                given = None
-        if isinstance(given, dict):
-            return given
-        error = _NotFitting("the arguments are not an object of JSON")
-        ModelCall(Options().spec(self.name), None, self.id).reject(error)
+                return None
+        return given if isinstance(given, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +182,30 @@ class _Answer:
     waiting: Waiting | None = None
 
 
-def _failed(call: _Call, error: Exception) -> _Answer:
+def _failed(call: _Call, error: Exception, function: Callable[..., Any] | None) -> _Answer:
     if isinstance(error, ApprovalRequired):
         waiting = Waiting(call.id, error.tool, error.approval_id, error.reason)
         return _Answer(call, "", waiting=waiting)
     if isinstance(error, ToolverdictError):
         return _Answer(call, refusal(error), failed=True)
     # What an author says by a ToolError, and what does not fit, is for the model; the text of any
-    # other exception may hold anything.
-    told = isinstance(error, ToolError | _NotFitting | TypeError) and str(error)
-    return _Answer(call, f"error: {told or type(error).__name__}", failed=True)
+    # other exception may hold anything, and so may that of a TypeError out of the body.
+    told = isinstance(error, ToolError | _NotFitting) or (
+        isinstance(error, TypeError) and function is not None and not _fit(call.read(), function)
+    )
+    text = str(error) if told else ""
+    return _Answer(call, f"error: {text or type(error).__name__}", failed=True)
+
+
+def _fit(arguments: dict[str, Any] | None, function: Callable[..., Any]) -> bool:
+    """Whether a function takes these arguments: then its body ran, or may have run."""
+    try:
+        inspect.signature(function).bind(**arguments or {})
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def _results(answers: list[_Answer]) -> Results:

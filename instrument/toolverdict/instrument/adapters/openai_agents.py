@@ -3,8 +3,9 @@
     agent = Agent(name="refunds", tools=instrument_tools([refund], labels={"refund": ["payment"]}))
 
 A policy that asks for approval interrupts the run (``result.interruptions``), and
-``state.approve(...)`` or ``state.reject(...)`` answers it. A denied call gives the model a text that
-says so, and the run goes on.
+``state.approve(...)`` or ``state.reject(...)`` answers it, one call at a time: ``always_approve`` is
+no approval of a policy, since nobody has seen what it would be for. A denied call gives the model a
+text that says so, and the run goes on.
 """
 
 import copy
@@ -25,8 +26,10 @@ from agents.tool_context import ToolContext
 from agents.tracing import SpanError, get_current_span
 from pydantic import BaseModel, ValidationError
 
+from toolverdict.instrument import guard
 from toolverdict.instrument.adapters.calls import ModelCall, asks_for_approval, granted, refusal
 from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
+from toolverdict.instrument.adapters.validated import names_by_alias, plain_fields
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.arguments import Arguments
 from toolverdict.instrument.errors import ApprovalRequired
@@ -94,8 +97,10 @@ def _instrumented(tool: FunctionTool, options: Options) -> FunctionTool:
     if isinstance(tool, _WitnessedTool):
         raise TypeError(f"tool {tool.name!r} is instrumented already")
     inner = set_function_tool_failure_error_function(copy.copy(tool), None)
-    spec = options.spec(tool.name, tool.params_json_schema)
-    witness = _Witness(spec, inner, _parameters_of(tool))
+    parameters = _parameters_of(tool)
+    names = names_by_alias(parameters.model_fields) if parameters is not None else None
+    spec = options.spec(tool.name, tool.params_json_schema, names)
+    witness = _Witness(spec, inner, parameters)
     made = _WitnessedTool.__new__(_WitnessedTool)
     state = dict(vars(tool))
     needs = state.pop("needs_approval")
@@ -130,9 +135,11 @@ class _Witness:
         self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
         """Whether nobody has said yes yet; the SDK asks this before it runs the tool."""
-        if self._problem(arguments) is not None:
+        try:
+            given = self._as_the_body_gets(arguments)
+        except ModelBehaviorError:
             return False
-        call = ModelCall(self.spec, arguments, call_id)
+        call = ModelCall(self.spec, given, call_id)
         try:
             await call.allow_async()
         except ApprovalRequired as error:
@@ -150,15 +157,14 @@ class _Witness:
     async def invoke(self, context: ToolContext[Any], given: str) -> Any:
         """Run the tool for a call of the model, if it may."""
         arguments, call_id = _parsed(given), context.tool_call_id
-        call = self._considered.pop(call_id, None)
-        if call is not None and call.arguments != arguments:
-            call.abandon()
-            call = None
+        try:
+            fitted = self._as_the_body_gets(arguments)
+        except ModelBehaviorError as problem:
+            self._considered_before(call_id, None)
+            ModelCall(self.spec, arguments, call_id).reject(problem)
+        call = self._considered_before(call_id, fitted)
         if call is None:
-            call = ModelCall(self.spec, arguments, call_id, _granted_in(context))
-            problem = self._problem(arguments)
-            if problem is not None:
-                call.reject(problem)
+            call = ModelCall(self.spec, fitted, call_id, _granted_in(context))
         try:
             return await call.run_async(partial(self._run, call, context, given))
         except Exception as error:
@@ -170,24 +176,35 @@ class _Witness:
         try:
             return await self._inner.on_invoke_tool(context, given)
         except ModelBehaviorError:
-            call.rejected_by_body()
+            call.body_turned_down()
             raise
 
-    def _problem(self, arguments: Arguments | None) -> ModelBehaviorError | None:
-        """What the SDK says of arguments that do not fit, before anyone is asked about them."""
+    def _considered_before(self, call_id: str, arguments: Arguments | None) -> ModelCall | None:
+        """The attempt that was let through already, if it is the one with these arguments."""
+        call = self._considered.pop(call_id, None)
+        if call is not None and call.arguments != arguments:
+            call.abandon()
+            return None
+        return call
+
+    def _as_the_body_gets(self, arguments: Arguments | None) -> Arguments:
+        """What the model gave as the SDK validates it, by the names of the function's parameters.
+
+        Raises:
+            ModelBehaviorError: What the SDK says of arguments that do not fit.
+        """
         message = f"Invalid JSON input for tool {self.spec.name}"
         if arguments is None:
-            return ModelBehaviorError(message)
+            raise ModelBehaviorError(message)
         if self._parameters is None:
-            return None
+            return arguments
         try:
-            self._parameters(**copy.deepcopy(dict(arguments)))
+            return plain_fields(self._parameters(**copy.deepcopy(dict(arguments))))
         except ValidationError as error:
             # Its text holds arguments, which the SDK keeps to itself unless told otherwise.
-            return ModelBehaviorError(
+            raise ModelBehaviorError(
                 message if _debug.DONT_LOG_TOOL_DATA else f"{message}: {error}"
-            )
-        return None
+            ) from None
 
 
 def _parameters_of(tool: FunctionTool) -> type[BaseModel] | None:
@@ -205,8 +222,18 @@ def _granted_in(context: ToolContext[Any]) -> Callable[[ApprovalRequest], Approv
 
     def grant(request: ApprovalRequest) -> Approval | None:
         # The SDK has checked that the approval is for this very call before it came here.
-        said = context.is_tool_approved(context.qualified_tool_name, context.tool_call_id)
-        return granted(request) if said is True else None
+        name = context.qualified_tool_name
+        if context.is_tool_approved(name, context.tool_call_id) is not True:
+            return None
+        if context.is_tool_approved(name, f"any other than {request.call_id}") is True:
+            # ``always_approve``: nobody has seen this call.
+            guard.note(
+                "adapter",
+                "always_approve is no approval of a policy; approve each call of tool %r",
+                request.tool,
+            )
+            return None
+        return granted(request)
 
     return grant
 

@@ -5,6 +5,7 @@ here: arguments are hashed as they were given, under the names that the model kn
 """
 
 import difflib
+import functools
 import hashlib
 import inspect
 import json
@@ -12,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolverdict.instrument import decorators, generators
+from toolverdict.instrument import decorators, guard
 from toolverdict.instrument.arguments import Arguments, Binder
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
@@ -51,12 +52,26 @@ class Options:
                     hint = f"; did you mean {near[0]!r}?" if near else ""
                     raise ValueError(f"{setting} names no tool that is here: {name!r}{hint}")
 
-    def spec(self, name: str, schema: Mapping[str, Any] | None = None) -> ToolSpec:
+    def remark(self, names: Iterable[str]) -> None:
+        """Log and count what ``check`` refuses, where a tool may still be added."""
+        try:
+            self.check(names)
+        except ValueError as error:
+            guard.note("adapter", "%s", error)
+
+    def spec(
+        self,
+        name: str,
+        schema: Mapping[str, Any] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> ToolSpec:
         """What is known about one tool.
 
         Args:
             name: The name that the model calls it by.
             schema: The JSON schema of its arguments, None when unknown; its digest versions it.
+            names: What its code calls the arguments that a model may give by another name. What is
+                said of an argument by one of its names holds for all of them.
 
         Raises:
             TypeError: A setting does not fit the tool.
@@ -68,16 +83,18 @@ class Options:
         decorators.tool(name=name, labels=labels, exclude=exclude)(_any_arguments)
         parameters = (schema or {}).get("properties")
         key = (self.idempotency_keys or {}).get(name)
-        wanted = [*exclude, *([key] if isinstance(key, str) else [])]
-        unknown = sorted(set(wanted) - set(parameters)) if isinstance(parameters, Mapping) else []
+        wanted = {*exclude, *([key] if isinstance(key, str) else [])}
+        names = names or {}
+        known = {*(parameters or ()), *names, *names.values()}
+        unknown = sorted(wanted - known) if isinstance(parameters, Mapping) else []
         if unknown:
             raise TypeError(f"tool {name!r} has no such argument: {', '.join(unknown)}")
         return ToolSpec(
             name=name,
             labels=tuple(sorted(set(labels))),
             schema_version=_version(schema),
-            binder=_ModelBinder.without(exclude),
-            idempotency_key=_key_maker(key),
+            binder=_ModelBinder.without(_all_names(exclude, names)),
+            idempotency_key=_key_maker(names.get(key, key) if isinstance(key, str) else key),
             outcome_hook=(self.outcomes or {}).get(name),
             returns_none=False,
         )
@@ -85,8 +102,9 @@ class Options:
 
 def is_decorated(function: object) -> bool:
     """Whether a function is a tool already, by ``@tool``."""
-    module = getattr(function, "__globals__", {}).get("__name__")
-    return module in (decorators.__name__, generators.__name__)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return isinstance(getattr(function, decorators.MARK, None), ToolSpec)
 
 
 def refuse_decorated(name: str, *functions: object) -> None:
@@ -118,6 +136,11 @@ class _ModelBinder(Binder):
         self, error: TypeError, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TypeError:
         return error
+
+
+def _all_names(arguments: Collection[str], names: Mapping[str, str]) -> set[str]:
+    own = {names.get(argument, argument) for argument in arguments}
+    return {*arguments, *own, *(alias for alias, name in names.items() if name in own)}
 
 
 def _any_arguments(**arguments: object) -> None:

@@ -23,9 +23,9 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
-from toolverdict.instrument import guard
 from toolverdict.instrument.adapters.calls import Grant, ModelCall, granted, refusal
 from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
+from toolverdict.instrument.adapters.validated import plain_arguments
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.arguments import Arguments
 from toolverdict.instrument.errors import ApprovalRequired
@@ -93,10 +93,7 @@ class _Witness(AbstractCapability[Any]):
 
     def check(self, tools: Mapping[str, ToolsetTool[Any]]) -> None:
         """Look at the tools of a run before the model does."""
-        try:
-            self._options.check(tools)
-        except ValueError as error:
-            guard.note("adapter", "%s", error)
+        self._options.remark(tools)
         for name, tool in tools.items():
             refuse_decorated(name, _function_of(tool))
             self.spec(tool.tool_def)
@@ -126,7 +123,7 @@ class _WitnessedToolset(WrapperToolset[Any]):
     ) -> Any:
         call = ModelCall(
             self.witness.spec(tool.tool_def),
-            tool_args,
+            plain_arguments(tool_args),
             ctx.tool_call_id,
             _granted_in(ctx),
         )

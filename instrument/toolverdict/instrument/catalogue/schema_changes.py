@@ -200,7 +200,11 @@ def _branches(schema: Mapping[str, Any]) -> list[Any]:
 def _types(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Change]:
     if ("anyOf" in old) != ("anyOf" in new):
         return  # judged as a choice
-    before, after = _type_set(old.get("type")), _type_set(new.get("type"))
+    declared = (old.get("type"), new.get("type"))
+    if not all(one is None or isinstance(one, str | list) for one in declared):
+        yield Change(Kind.BREAKING, path, "type is none that can be judged")
+        return
+    before, after = _type_set(declared[0]), _type_set(declared[1])
     lost = before - after - ({"integer"} if "number" in after else set())
     if lost:
         names = ", ".join(sorted(lost))

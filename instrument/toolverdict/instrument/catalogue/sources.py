@@ -21,9 +21,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticOmit, core_schema
 
 from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError, Tool, read_json
+from toolverdict.instrument.decorators import MARK
 from toolverdict.instrument.tools import ToolSpec
-
-_SPEC_ATTRIBUTE = "__toolverdict_tool__"
 
 
 def catalogue_of(sources: Iterable[str]) -> Catalogue:
@@ -59,7 +58,8 @@ def _of_module(source: str) -> Iterator[Tool]:
     try:
         module = importlib.import_module(name)
         things = [getattr(module, attribute)] if attribute else list(vars(module).values())
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A module that ends the process when it is imported would end it with success.
         problem = f"cannot be imported ({type(error).__name__}: {error})"
         raise CatalogueError(source, problem) from error
     for thing in things:
@@ -71,18 +71,8 @@ def _of_module(source: str) -> Iterator[Tool]:
 
 def spec_of(function: Any) -> ToolSpec | None:
     """What ``@tool`` knows about a function; None if it was not decorated."""
-    marked = getattr(function, _SPEC_ATTRIBUTE, None)
-    if isinstance(marked, ToolSpec):
-        return marked
-    function = getattr(function, "__func__", function)
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-        if isinstance(held, ToolSpec):
-            return held
-    return None
+    marked = getattr(function, MARK, None)
+    return marked if isinstance(marked, ToolSpec) else None
 
 
 def tool_of_function(function: Callable[..., Any]) -> Tool:

@@ -67,12 +67,6 @@ class _Checker:
             yield from self._unknown_tool(name, None, ("tools", name))
         for name in self._policy.untrusted_sources or ():
             yield from self._unknown_tool(name, None, ("untrusted_sources",))
-        for name, entry in (self._policy.tools or {}).items():
-            for label in entry.labels or ():
-                near = difflib.get_close_matches(label, DANGEROUS_LABELS, n=1, cutoff=0.8)
-                if near and label not in DANGEROUS_LABELS:
-                    message = f"label {label!r} means nothing; did you mean {near[0]!r}?"
-                    yield PolicyFinding("unknown_label", message, None, ("tools", name, "labels"))
 
     def of_rule(self, rule: Rule, path: tuple[int | str, ...]) -> Iterator[PolicyFinding]:
         stages = rule.stages

@@ -6,20 +6,26 @@ whoever is behind the tool. A rule that permits needs certainty, one that restri
 by certainty. Whether an argument was captured at all is another question (``UNKNOWN``): it is
 asked by a scorer, never while a call waits.
 
-A member of an enum counts as the value that its class gives it: whoever calls cannot make one up.
+A value is looked at as JSON reads it (``reading``). What a member of an enum is, its class says:
+whoever calls cannot make one up.
 """
 
 import math
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from decimal import Decimal
-from enum import Enum
 from typing import Final
+from urllib.parse import unquote
 
 from toolverdict.instrument.decisions import Call
+from toolverdict.instrument.likeness import skeleton
 from toolverdict.instrument.policy.document import Condition, Range
-from toolverdict.instrument.policy.patterns import MAX_TEXT_CHARS, compile_pattern
+from toolverdict.instrument.policy.patterns import (
+    MAX_TEXT_CHARS,
+    compile_likeness,
+    compile_pattern,
+)
+from toolverdict.instrument.policy.reading import OneOf, as_read, elements_of, fields_of
 
 HOLDS: Final = 0
 DOUBT: Final = 1
@@ -34,7 +40,10 @@ Compiled = Callable[[Call], State]
 
 _MISSING: Final = object()
 _HIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_UPWARDS: Final = re.compile(r"\.\.|%2e|%252e", re.IGNORECASE)
+_UPWARDS: Final = re.compile(r"\.\.|%2e", re.IGNORECASE)
+_MAX_DECODINGS: Final = 5
+_ENDS: Final = " ."
+"""What may stand at the end of a text and makes no difference to many: a host is one with a dot."""
 _MAX_ELEMENTS: Final = 10_000
 
 
@@ -52,9 +61,7 @@ def compile_arguments(args: Mapping[str, Condition]) -> Compiled:
         for path, test in parts:
             if len(path) == 1:
                 value = arguments.get(path[0], _MISSING)
-                if isinstance(value, Enum):
-                    value = value.value
-                found |= DOUBT if value is _MISSING else test(value, call)
+                found |= DOUBT if value is _MISSING else _tested(value, test, call)
             else:
                 found |= _nested(arguments, path, test, call)
         return found
@@ -68,25 +75,28 @@ def _nested(value: object, path: tuple[str, ...], test: Test, call: Call) -> Sta
     for depth, part in enumerate(path):
         following: list[object] = []
         for item in level:
-            if isinstance(item, Mapping):
+            if isinstance(item, OneOf):
+                return UNKNOWN
+            named, elements = fields_of(item), elements_of(item)
+            if named is not None:
                 if depth + 1 < len(path) and any(
-                    ".".join(path[depth:end]) in item for end in range(depth + 2, len(path) + 1)
+                    ".".join(path[depth:end]) in named for end in range(depth + 2, len(path) + 1)
                 ):
                     return DOUBT  # a key with a dot in it: which of the two is meant?
-                if part == "*" and "*" not in item:
-                    following.extend(item.values())
-                elif part in item:
-                    following.append(item[part])
+                if part == "*" and "*" not in named:
+                    following.extend(named.values())
+                elif part in named:
+                    following.append(named[part])
                 else:
                     return DOUBT
-            elif part == "*" and isinstance(item, list | tuple):
-                following.extend(item)
+            elif part == "*" and elements is not None:
+                following.extend(elements)
             else:
                 return DOUBT
         if not following or len(following) > _MAX_ELEMENTS:
             return DOUBT
         level = following
-    states = [test(item.value if isinstance(item, Enum) else item, call) for item in level]
+    states = [_tested(item, test, call) for item in level]
     found = HOLDS
     for state in states:
         found |= state
@@ -94,6 +104,14 @@ def _nested(value: object, path: tuple[str, ...], test: Test, call: Call) -> Sta
         # One element that fits and one that does not: no permission, and no way out either.
         return (found & ~FAILS) | DOUBT
     return found
+
+
+def _tested(value: object, test: Test, call: Call) -> State:
+    """What a test says of a value; unknown if it depends on what is not known of that."""
+    if not isinstance(value, OneOf):
+        return test(as_read(value), call)
+    states = {test(one, call) for one in value.values}
+    return states.pop() if len(states) == 1 else UNKNOWN
 
 
 def _all_of(tests: Iterable[Test]) -> Test:
@@ -144,7 +162,7 @@ def _one_of(listed: tuple[object, ...]) -> Test:
             return DOUBT
         if (kind, key) in wanted:
             return HOLDS
-        return DOUBT if isinstance(value, str) and _loosely(value) in loose else FAILS
+        return DOUBT if isinstance(value, str) and _is_like(value, loose) else FAILS
 
     return test
 
@@ -173,12 +191,10 @@ def _session(key: str) -> Test:
             return DOUBT
         if own == given:
             return HOLDS
-        alike = (
-            isinstance(own[1], str)
-            and isinstance(value, str)
-            and _loosely(own[1]) == _loosely(value)
-        )
-        return DOUBT if alike else FAILS
+        if isinstance(own[1], str) and isinstance(value, str):
+            long = len(own[1]) > MAX_TEXT_CHARS
+            return DOUBT if long or _is_like(value, {_loosely(own[1])}) else FAILS
+        return FAILS
 
     return test
 
@@ -197,30 +213,52 @@ def _range(range: Range) -> Test:
 
 
 def _affix(affixes: tuple[str, ...], *, at_start: bool) -> Test:
-    loose = tuple(_loosely(affix) for affix in affixes)
     has: Callable[[str, tuple[str, ...]], bool] = str.startswith if at_start else str.endswith
+
+    def trimmed(text: str) -> str:
+        """Without what makes no difference at the end that counts, if that is not all there is."""
+        plain = skeleton(text)
+        return (plain.lstrip() if at_start else plain.rstrip(_ENDS)) or plain
+
+    loose = tuple(map(trimmed, affixes))
 
     def test(value: object, call: Call) -> State:
         if type(value) is not str or len(value) > MAX_TEXT_CHARS or _HIDDEN.search(value):
             return DOUBT
         if has(value, affixes):
             # /srv/data/../etc begins as it should, and is elsewhere.
-            return DOUBT if at_start and _UPWARDS.search(value) else HOLDS
-        return DOUBT if has(_loosely(value), loose) else FAILS
+            return DOUBT if at_start and _goes_up(value) else HOLDS
+        return DOUBT if has(trimmed(value), loose) else FAILS
 
     return test
 
 
+def _goes_up(path: str) -> bool:
+    """Whether somebody may read two dots in a path, however often it was encoded."""
+    for _ in range(_MAX_DECODINGS):
+        plain = skeleton(path)
+        if _UPWARDS.search(plain):
+            return True
+        path = unquote(plain, errors="replace")
+        if path == plain:
+            return False
+        if "\ufffd" in path:
+            return True  # bytes that are no text: some read dots in them
+    return True
+
+
 def _pattern(patterns: tuple[str, ...]) -> Test:
     matches = tuple(compile_pattern(pattern) for pattern in patterns)
+    resembles = tuple(compile_likeness(pattern) for pattern in patterns)
 
     def test(value: object, call: Call) -> State:
         if type(value) is not str or len(value) > MAX_TEXT_CHARS:
             return DOUBT
         if any(match(value) for match in matches):
             return HOLDS
-        loose = _loosely(value)
-        alike = any(match(loose) or match(loose.upper()) for match in matches)
+        plain = skeleton(value)
+        spellings = {plain, plain.strip(), _loosely(value)}
+        alike = any(like(spelling) for like in resembles for spelling in spellings)
         return DOUBT if alike else FAILS
 
     return test
@@ -228,7 +266,8 @@ def _pattern(patterns: tuple[str, ...]) -> Test:
 
 def _max_length(most: int) -> Test:
     def test(value: object, call: Call) -> State:
-        if type(value) is str or type(value) is list or type(value) is tuple:
+        if type(value) in (str, list, tuple, set, frozenset):
+            assert isinstance(value, Sized)
             return HOLDS if len(value) <= most else FAILS
         return DOUBT
 
@@ -248,14 +287,10 @@ def _trusted(value: object, call: Call) -> State:
 
 
 def _loosely(text: str) -> str:
-    """What a text is taken for where nobody looks closely: case, width, digits, blanks, invisibles."""
-    if len(text) > MAX_TEXT_CHARS:
-        return text
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    if not folded.isascii():
-        folded = "".join(
-            str(unicodedata.decimal(c, c))
-            for c in folded
-            if unicodedata.category(c) not in ("Cf", "Mn")
-        )
-    return _HIDDEN.sub("", folded).strip()
+    """What a text is taken for where nobody looks closely at it or at its ends."""
+    return skeleton(text).strip().rstrip(_ENDS)
+
+
+def _is_like(text: str, loose: set[str]) -> bool:
+    """Whether a text may be taken for one of these; one that is too long to be read may be any."""
+    return len(text) > MAX_TEXT_CHARS or _loosely(text) in loose

@@ -21,6 +21,7 @@ from toolverdict.instrument.decisions import (
 from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.policy.conditions import FAILS, UNKNOWN
 from toolverdict.instrument.policy.document import Rule, ToolEntry
+from toolverdict.instrument.policy.reading import PartlyKnown
 from toolverdict.instrument.policy.rules import CompiledRule
 
 _MAX_PLANS: Final = 4096
@@ -35,7 +36,10 @@ _Lacks = Callable[[Call], bool]
 class _Plan:
     """What the policy says about one tool, whatever its arguments are."""
 
-    __slots__ = ("_said", "dangerous", "labels", "permitting", "restricting", "schema_versions")
+    __slots__ = (
+        *("_said", "by_name", "dangerous", "labels", "permitting", "restricting"),
+        *("schema_versions", "settled"),
+    )
 
     def __init__(
         self, rules: Sequence[CompiledRule], entries: Mapping[str, ToolEntry], call: Call
@@ -53,6 +57,10 @@ class _Plan:
         self.permitting = frozenset(
             rule.id for rule in self.restricting if rule.permits(tool, certain, agent)
         )
+        self.by_name = not self.schema_versions and all(map(_is_by_name, self.restricting))
+        """Whether every call of the tool gets the same decision, whatever else is known of it."""
+        self.settled: Decision | None = None
+        """That decision, once it was made."""
         self._said: dict[tuple[object, ...], Decision] = {}
 
     def say(
@@ -92,7 +100,12 @@ class CompiledPolicy:
     def decide(self, call: Call) -> Decision:
         """Say what happens to a call; what is not known counts against it."""
         plan = self._plan(call)
+        if plan.settled is not None:
+            return plan.settled
         decision = self._decide(call, plan, at_best=False)
+        if plan.by_name:
+            plan.settled = decision
+            return decision
         if decision.effect is Effect.ALLOW or not any(lacks(call) for lacks in self._looks_at):
             return decision
         best = self._decide(call, plan, at_best=True)
@@ -200,11 +213,19 @@ class CompiledPolicy:
         return plan.say(self._mode, Effect.REQUIRE_APPROVAL, ReasonCode.RULE, asking, terms=terms)
 
 
+def _is_by_name(rule: CompiledRule) -> bool:
+    """Whether what a rule names says everything: it looks at nothing else of a call."""
+    return not rule.demands and rule.rule.unless_after is None and rule.rule.args is None
+
+
 def _looks_at(rules: Sequence[Rule], tools: Mapping[str, ToolEntry]) -> tuple[_Lacks, ...]:
     """Which of the things that a caller may not know some rule looks at."""
     conditions = [condition for rule in rules for condition in (rule.args or {}).values()]
     asked: list[tuple[bool, _Lacks]] = [
-        (bool(conditions), lambda call: call.arguments is None),
+        (
+            bool(conditions),
+            lambda call: call.arguments is None or type(call.arguments) is PartlyKnown,
+        ),
         (any(c.equals_session for c in conditions), lambda call: call.session is None),
         # Only the answer to a question says whether it can be answered.
         (any(c.trusted for c in conditions), lambda call: True),

@@ -10,8 +10,18 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self
 
 import rfc8785
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
+from toolverdict.instrument.labels import checked
 from toolverdict.instrument.policy.patterns import compile_pattern
 
 POLICY_VERSION: Final = 1
@@ -61,6 +71,7 @@ def _path(value: str) -> str:
 Version = Annotated[Literal[1], BeforeValidator(_version)]
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
+Labels = Annotated[tuple[Annotated[Name, AfterValidator(checked)], ...], Field(min_length=1)]
 _Texts = Annotated[Names, BeforeValidator(_several, json_schema_input_type=str | Names)]
 _Patterns = Annotated[
     tuple[Annotated[Name, BeforeValidator(_pattern)], ...],
@@ -85,11 +96,29 @@ _Yes = Annotated[bool, Field(strict=True), WithJsonSchema({"const": True})]
 
 
 class Part(BaseModel):
-    """A part of a policy file: unknown keys are errors, and nothing changes after loading."""
+    """A part of a policy file: unknown keys are errors, and nothing changes after loading.
+
+    A key that is there says something: one without a value, and a part without a key, would mean
+    nothing in silence, where whoever wrote it meant to restrict.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_by_name=False, use_attribute_docstrings=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_a_value(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("has no value; say what it shall be, or leave the key out")
+        return value
+
+    @model_validator(mode="after")
+    def _has_a_key(self) -> Self:
+        if not self.model_fields_set:
+            keys = sorted(field.alias or name for name, field in type(self).model_fields.items())
+            raise ValueError(f"is empty; it needs a key, such as {', '.join(keys[:3])}")
+        return self
 
 
 class Range(Part):
@@ -102,8 +131,6 @@ class Range(Part):
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError("a range needs min or max")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError("the range is empty: min is larger than max")
         return self
@@ -132,11 +159,7 @@ class Condition(Part):
     """It stems from the user, the operator or a trusted tool, not from an untrusted source."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.model_fields_set or all(
-            getattr(self, name) is None for name in self.model_fields_set
-        ):
-            raise ValueError("a condition needs a key, such as in, range or prefix")
+    def _asks_for_trust(self) -> Self:
         if self.trusted is False:
             raise ValueError("trusted can only be true")
         return self
@@ -173,7 +196,7 @@ class ApprovalRules(Part):
     """What an approval must be like."""
 
     ttl_s: _Positive | None = None
-    """How many seconds it holds after it was given."""
+    """How many seconds the request and the approval that it becomes hold, from the request on."""
     approvers: Names | None = None
     """Who may give it."""
 
@@ -192,7 +215,7 @@ class Confirmation(Part):
 class ToolEntry(Part):
     """What the policy knows about one tool."""
 
-    labels: Names | None = None
+    labels: Labels | None = None
     """Labels that the tool has besides its own."""
     schema_version: Name | None = None
     """The version of its parameters that this policy was written for; others are denied."""
@@ -209,7 +232,7 @@ class Rule(Part):
     """What happens to a call that matches."""
     tools: Names | None = None
     """Globs; one of them must match the tool's name."""
-    labels: Names | None = None
+    labels: Labels | None = None
     """One of them must be a label of the tool."""
     agents: Names | None = None
     """Globs; one of them must match the agent's name."""

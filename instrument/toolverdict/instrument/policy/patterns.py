@@ -57,6 +57,25 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     return lambda text: len(text) <= MAX_TEXT_CHARS and fullmatch(text) is not None
 
 
+def compile_likeness(pattern: str) -> Callable[[str], bool]:
+    """A function that says whether a text may be taken for one that matches.
+
+    It is asked about texts as ``likeness.skeleton`` makes them. Where a pattern has no longer one
+    reading when case makes no difference, every text of its characters may be.
+    """
+    items = [
+        item._replace(letters=frozenset(letter.casefold() for letter in item.letters))
+        for item in _Reader(pattern).items()
+    ]
+    try:
+        _check_only_one_reading(items)
+    except ValueError:
+        letters = frozenset[str]().union(*(item.letters for item in items))
+        return letters.issuperset
+    fullmatch = re.compile("".join(map(_as_regex, items))).fullmatch
+    return lambda text: fullmatch(text) is not None
+
+
 def _as_regex(item: _Item) -> str:
     letters = "".join(re.escape(letter) for letter in sorted(item.letters))
     most = "" if item.most is None else item.most

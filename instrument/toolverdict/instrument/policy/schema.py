@@ -22,8 +22,8 @@ def json_schema() -> dict[str, Any]:
     """The schema, made of the models."""
     made = _plain(Policy.model_json_schema(by_alias=True, mode="validation"))
     made["$defs"]["Rule"] |= _RULE_NEEDS_A_MATCHER
-    made["$defs"]["Range"] |= {"minProperties": 1}
-    made["$defs"]["Condition"] |= {"minProperties": 1}
+    for part in ("Range", "Condition", "Stages", "Limits", "ApprovalRules", "ToolEntry"):
+        made["$defs"][part] |= {"minProperties": 1}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID,

@@ -11,6 +11,10 @@ No other way exists, in this module and in triggers of the table. An approval is
 another request. It is used up by one guarded UPDATE *before* the body runs: a process that dies
 afterwards leaves an approval that is gone, never one that is still good.
 
+Who decides is not who asks, by whatever spelling: names with hidden characters are refused, and a
+name that only looks like that of who asks is theirs. Who may decide is another matter: those names
+are compared letter by letter, but for case and width.
+
 Each row is authenticated with a key derived from the hash key. Who can write to the database and
 has not the key can delete, and bring back a row as it once was, but not approve. Who has the key,
 as the agent's process does, can: run agents where they do not decide about themselves.
@@ -23,21 +27,22 @@ import json
 import os
 import sqlite3
 import time
-import unicodedata
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self, cast, get_args
 
 import rfc8785
 
-from toolverdict.instrument import guard, settings
+from toolverdict.instrument import guard
 from toolverdict.instrument.approvals import Approval, ApprovalRequest, new_approval_id
 from toolverdict.instrument.canonical import canonicalise
 from toolverdict.instrument.errors import ConfigurationError, StoreError, TransitionRefused
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.likeness import folded, is_hidden, skeleton
+from toolverdict.instrument.stores import row_keys
 from toolverdict.instrument.stores.clocks import COLUMNS, SYSTEM, Clock, Lifetime
-from toolverdict.instrument.stores.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.sqlite_file import SqliteFile, without_blocking
 from toolverdict.instrument.stores.webhook import Webhook
 
 StoredStatus = Literal["requested", "approved", "rejected", "expired", "cancelled", "consumed"]
@@ -45,10 +50,14 @@ ApproverKind = Literal["human", "service", "llm_advisory"]
 
 TTL_S: Final = 3600.0
 REJECTION_HOLDS_S: Final = 3600.0
+KEEP_S: Final = 30 * 86400.0
+TELL_AGAIN_S: Final = 60.0
+"""After how long a webhook that was not heard of again has told nobody."""
 MAX_TEXT: Final = 4096
 """Longest name or note, in characters."""
 
-_STATUSES: Final = get_args(StoredStatus)
+_PRUNE_EVERY_MS: Final = 600_000
+_SETTLED_AT_ONCE: Final = 100
 _KINDS: Final = get_args(ApproverKind)
 
 _TABLE: Final = """
@@ -107,9 +116,15 @@ WHEN OLD.id <> NEW.id OR OLD.action_digest <> NEW.action_digest OR OLD.content <
   OR OLD.expires_at <> NEW.expires_at OR OLD.created_at <> NEW.created_at
 BEGIN SELECT RAISE(ABORT, 'what an approval is for does not change'); END""",
     ),
+    (
+        # Up to here asked_at said that somebody was told; now it says since when it is tried.
+        "ALTER TABLE approval ADD COLUMN told_at INTEGER",
+        "UPDATE approval SET told_at = asked_at WHERE status = 'requested'",
+        "CREATE INDEX approval_expiry ON approval (expires_at)",
+    ),
 )
 
-_UNAUTHENTICATED: Final = frozenset({"mac", "asked_at"})
+_UNAUTHENTICATED: Final = frozenset({"mac", "asked_at", "told_at"})
 """Whether somebody was told of a request has no part in what it allows."""
 
 
@@ -218,8 +233,10 @@ class ApprovalStore:
         path: The file; made if it is not there.
         key: Authenticates the rows; None takes the hash key of ``configure`` or of the environment
             when it is first needed. It must outlive the process.
-        ttl_s: How long a request, and the approval that it becomes, is good for.
+        ttl_s: How long a request, and the approval that it becomes, is good for, counted from the
+            request.
         rejection_holds_s: How long a rejection is the answer to the same request.
+        keep_s: How long an approval is remembered after its time was over.
         approvers: Who may decide; None is everybody but the requester. Asked again when an
             approval is used, so that somebody who was removed has not approved.
         create: Whether a file that is not there is made.
@@ -236,6 +253,7 @@ class ApprovalStore:
         key: HashKey | None = None,
         ttl_s: float = TTL_S,
         rejection_holds_s: float = REJECTION_HOLDS_S,
+        keep_s: float = KEEP_S,
         approvers: Collection[str] | None = None,
         create: bool = True,
         clock: Clock = SYSTEM,
@@ -245,7 +263,9 @@ class ApprovalStore:
         self._key = key
         self._ttl_ms = int(ttl_s * 1000)
         self._rejection_ms = int(rejection_holds_s * 1000)
-        self._approvers = None if approvers is None else frozenset(map(_folded, approvers))
+        self._keep_ms = int(max(keep_s, rejection_holds_s) * 1000)
+        self._pruned_at: int | None = None
+        self._approvers = None if approvers is None else frozenset(map(folded, approvers))
         self._clock = clock
         self._file = SqliteFile(path, "approval", _SCHEMA, create=create)
 
@@ -316,6 +336,8 @@ class ApprovalStore:
             "reason": request.reason,
             "call_id": request.call_id,
         }
+        if request.approvers is not None:
+            content["approvers"] = sorted(request.approvers)
         if store_arguments:
             content["arguments"] = canonicalise(request.arguments).decode()
         text = rfc8785.dumps(content).decode()
@@ -333,6 +355,7 @@ class ApprovalStore:
                     if not record.intact:
                         raise StoreError(f"{self._file.path}: {_not_intact(record.id)}")
                     return record
+            self._prune(connection)
             life = Lifetime.of(self._clock, self._ttl_of(request))
             fresh: dict[str, Any] = {
                 "id": new_approval_id(),
@@ -354,6 +377,7 @@ class ApprovalStore:
                 "consumed_by": None,
                 "consumed_at": None,
                 "asked_at": None,
+                "told_at": None,
             }
             fresh["mac"] = self._mac(fresh)
             connection.execute(
@@ -408,20 +432,36 @@ class ApprovalStore:
         changes = {"note": _text("note", note, empty=True)}
         return self._move(approval_id, "requested", "cancelled", changes)
 
-    def consume(self, approval_id: str, *, action_digest: str, by: str = "") -> ApprovalRecord:
+    def consume(
+        self,
+        approval_id: str,
+        *,
+        action_digest: str,
+        by: str = "",
+        approvers: Collection[str] | None = None,
+    ) -> ApprovalRecord:
         """Use an approval up, before what it is for runs.
 
         Args:
             approval_id: The approval.
             action_digest: What it must be for.
             by: The call that uses it.
+            approvers: Who may have given it, besides what the request and the store say; None is
+                everybody.
 
         Raises:
             TransitionRefused: It is not approved, no longer, for something else, or used up.
             StoreError: The file cannot be used.
         """
         changes = {"consumed_by": by, "consumed_at": self._clock.wall_ms()}
-        return self._move(approval_id, "approved", "consumed", changes, digest=action_digest)
+        return self._move(
+            approval_id,
+            "approved",
+            "consumed",
+            changes,
+            digest=action_digest,
+            approvers=None if approvers is None else frozenset(map(folded, approvers)),
+        )
 
     def get(self, approval_id: str) -> ApprovalRecord | None:
         """One approval; None if there is none with this id."""
@@ -434,13 +474,47 @@ class ApprovalStore:
         return None if row is None else self._record(row)
 
     def list(self, status: StoredStatus | None = None) -> tuple[ApprovalRecord, ...]:
-        """All approvals, or those of one status, the oldest first."""
-        with self._file.writing(durable=False) as connection:
+        """All approvals, or those of one status, the oldest first. Keeps nobody from writing."""
+        with self._file.reading() as connection:
             rows = connection.execute(
                 "SELECT * FROM approval ORDER BY created_at, rowid"
             ).fetchall()
-            records = [self._record(self._settled(connection, row)) for row in rows]
+        over = [row["id"] for row in rows if self._is_over(row)]
+        self._settle(over)
+        expired = frozenset(over)
+        records = [
+            replace(self._record(row), status="expired")
+            if row["id"] in expired
+            else self._record(row)
+            for row in rows
+        ]
         return tuple(record for record in records if status in (None, record.status))
+
+    def prune(self) -> int:
+        """Forget the approvals whose time was over long ago; how many."""
+        with self._file.writing(durable=False) as connection:
+            return self._prune(connection, now=True)
+
+    def _prune(self, connection: sqlite3.Connection, *, now: bool = False) -> int:
+        steady = self._clock.steady_ms()
+        if not now and self._pruned_at is not None and steady < self._pruned_at + _PRUNE_EVERY_MS:
+            return 0
+        self._pruned_at = steady
+        # Both times: a rejection is remembered after the time that the request would have had.
+        long_ago = self._clock.wall_ms() - self._keep_ms
+        return connection.execute(
+            "DELETE FROM approval WHERE expires_at < ? AND touched_at < ?", (long_ago, long_ago)
+        ).rowcount
+
+    def _settle(self, over: Collection[str]) -> None:
+        """Store that approvals have expired, a few at a time, so that nobody waits for long."""
+        waiting = [*over]
+        for start in range(0, len(waiting), _SETTLED_AT_ONCE):
+            with self._file.writing(durable=False) as connection:
+                for approval_id in waiting[start : start + _SETTLED_AT_ONCE]:
+                    row = _find(connection, approval_id)
+                    if row is not None:
+                        self._settled(connection, row)
 
     def approver(
         self,
@@ -480,13 +554,16 @@ class ApprovalStore:
     def tell(self, record: ApprovalRecord, webhook: Webhook) -> bool:
         """Tell somebody of a pending request, once; whether that was this time.
 
-        One that could not be told stays pending, and is told of again when it is asked for again.
+        One that could not be told stays pending, and is told of again when it is asked for again;
+        at the latest after ``TELL_AGAIN_S``, should the process that was telling have died.
         """
+        now = self._clock.wall_ms()
         with self._file.writing(durable=False) as connection:
             claimed = connection.execute(
-                "UPDATE approval SET asked_at = ?"
-                " WHERE id = ? AND asked_at IS NULL AND status = 'requested'",
-                (self._clock.wall_ms(), record.id),
+                "UPDATE approval SET asked_at = ? WHERE id = ? AND status = 'requested'"
+                " AND told_at IS NULL"
+                " AND (asked_at IS NULL OR asked_at <= ? OR asked_at > ?)",
+                (now, record.id, now - int(TELL_AGAIN_S * 1000), now),
             ).rowcount
         if claimed != 1:
             return False
@@ -500,14 +577,13 @@ class ApprovalStore:
             "expires_at": record.expires_at,
             "content": dict(record.content),
         }
-        if webhook.post(document):
-            return True
+        told = webhook.post(document)
         with self._file.writing(durable=False) as connection:
             connection.execute(
-                "UPDATE approval SET asked_at = NULL WHERE id = ? AND status = 'requested'",
-                (record.id,),
+                "UPDATE approval SET asked_at = ?, told_at = ? WHERE id = ? AND status = 'requested'",
+                (*((now, self._clock.wall_ms()) if told else (None, None)), record.id),
             )
-        return False
+        return told
 
     def _decide(
         self,
@@ -520,7 +596,7 @@ class ApprovalStore:
     ) -> ApprovalRecord:
         if kind not in _KINDS:
             raise ConfigurationError(f"kind must be one of {', '.join(_KINDS)}")
-        by, note = _text("by", by), _text("note", note, empty=True)
+        by, note = _name(by), _text("note", note, empty=True)
         if kind == "llm_advisory":
             advice = {"by": by, "verdict": to, "note": note}
             return self._move(approval_id, "requested", "requested", {}, seen=seen, advice=advice)
@@ -544,6 +620,7 @@ class ApprovalStore:
         digest: str | None = None,
         seen: str | None = None,
         advice: Mapping[str, str] | None = None,
+        approvers: frozenset[str] | None = None,
     ) -> ApprovalRecord:
         # What time has done to the row is kept even if the move is refused: hence no raise inside.
         with self._file.writing() as connection:
@@ -551,6 +628,11 @@ class ApprovalStore:
             if row is not None:
                 row = self._settled(connection, row)
             refused = self._objection(row, from_, to, changes, digest, seen)
+            if refused is None and row is not None and to in ("approved", "rejected", "consumed"):
+                decider = changes.get("decided_by") or row["decided_by"]
+                allowed = (_named_in(row), approvers)
+                if any(names is not None and folded(decider) not in names for names in allowed):
+                    refused = f"{decider!r} is not among those who may decide"
             if row is not None and refused is None:
                 if advice is not None:
                     changes["advice"] = json.dumps([*json.loads(row["advice"]), advice])
@@ -575,13 +657,13 @@ class ApprovalStore:
             return _not_intact(row["id"])
         if row["status"] != from_:
             return f"it is {row['status']} and cannot become {to}"
-        if digest is not None and not hmac.compare_digest(row["action_digest"], digest):
+        if digest is not None and not row_keys.same(digest, row["action_digest"]):
             return "it is for another action"
-        if seen is not None and not hmac.compare_digest(row["presented_hash"], seen):
+        if seen is not None and not row_keys.same(row["presented_hash"], seen):
             return "what was seen is not what is asked"
         decider = changes.get("decided_by")
-        asking = {_folded(row[name]) for name in ("requester", "agent", "subject") if row[name]}
-        if decider is not None and _folded(decider) in asking:
+        asking = {_likeness(row[name]) for name in ("requester", "agent", "subject") if row[name]}
+        if decider is not None and _likeness(decider) in asking:
             return "who asks does not decide"
         return None
 
@@ -631,13 +713,13 @@ class ApprovalStore:
         return bool(self._clock.wall_ms() < row["decided_at"] + self._rejection_ms)
 
     def _may_decide(self, by: str) -> bool:
-        return self._approvers is None or _folded(by) in self._approvers
+        return self._approvers is None or folded(by) in self._approvers
 
     def _record(self, row: Mapping[str, Any]) -> ApprovalRecord:
         try:
             content, advice = json.loads(row["content"]), json.loads(row["advice"])
             legible = isinstance(content, dict) and isinstance(advice, list)
-        except ValueError:
+        except (ValueError, RecursionError):
             legible = False
         if not legible:
             content, advice = {}, []
@@ -658,13 +740,18 @@ class ApprovalStore:
             advice=tuple(MappingProxyType(item) for item in advice if isinstance(item, dict)),
             consumed_by=row["consumed_by"],
             consumed_at=row["consumed_at"],
-            asked=row["asked_at"] is not None,
+            asked=row["told_at"] is not None,
             intact=legible and self._is_intact(row),
         )
 
     def _is_intact(self, row: Mapping[str, Any]) -> bool:
-        same = hmac.compare_digest(self._mac(row), row["mac"])
-        return same and hmac.compare_digest(self._presented(row["content"]), row["presented_hash"])
+        self._secret()  # without one nobody can say, and that is no damage
+        try:
+            return row_keys.same(self._mac(row), row["mac"]) and row_keys.same(
+                self._presented(row["content"]), row["presented_hash"]
+            )
+        except Exception:  # noqa: BLE001 - somebody else's row may hold anything
+            return False
 
     def _mac(self, row: Mapping[str, Any]) -> str:
         columns = {name: row[name] for name in dict(row) if name not in _UNAUTHENTICATED}
@@ -679,13 +766,7 @@ class ApprovalStore:
 
     def _secret(self) -> HashKey:
         if self._key is None:
-            key = settings.hash_key(settings.current())
-            if key.id.startswith("ephemeral-"):
-                raise ConfigurationError(
-                    "approvals need a hash key that outlives the process; "
-                    f"set {settings.HASH_KEY_ENV}"
-                )
-            self._key = key
+            self._key = row_keys.lasting(None, "approvals need")
         return self._key
 
 
@@ -725,12 +806,12 @@ class StoreApprover:
 
     async def ask_async(self, request: ApprovalRequest) -> Approval:
         """The same, while the event loop goes on."""
-        asked = self._store.request(request, **self._asking)
+        asked = await without_blocking(lambda: self._store.request(request, **self._asking))
         if self._webhook is not None and asked.status == "requested":
             await asyncio.to_thread(self._tell, asked)
         deadline = time.monotonic() + self._wait_s
         while True:
-            answer = self._answer(asked, request)
+            answer = await without_blocking(lambda: self._answer(asked, request))
             if answer.status != "requested" or time.monotonic() >= deadline:
                 return answer
             await asyncio.sleep(min(self._poll_s, max(0.0, deadline - time.monotonic())))
@@ -751,7 +832,10 @@ class StoreApprover:
         if status == "approved":
             try:
                 record = self._store.consume(
-                    asked.id, action_digest=asked.action_digest, by=request.call_id
+                    asked.id,
+                    action_digest=asked.action_digest,
+                    by=request.call_id,
+                    approvers=request.approvers,
                 )
             except TransitionRefused:
                 # Another call, or the time, was quicker.
@@ -774,12 +858,30 @@ def _not_intact(approval_id: str) -> str:
 def _text(what: str, given: object, *, empty: bool = False) -> str:
     if not isinstance(given, str) or len(given) > MAX_TEXT or not (empty or given.strip()):
         raise ConfigurationError(f"{what} must be a text of 1 to {MAX_TEXT} characters")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{what} is no text that can be written as UTF-8") from None
     return given
 
 
-def _folded(name: str) -> str:
-    """Two spellings of one name, as far as Unicode knows."""
-    return unicodedata.normalize("NFKC", name).casefold().strip()
+def _name(given: object) -> str:
+    """Who decides; a name whose letters cannot all be seen is nobody's."""
+    name = _text("by", given)
+    if any(map(is_hidden, name)) or "\n" in name or "\t" in name:
+        raise ConfigurationError("by holds characters that cannot be seen")
+    return name
+
+
+def _likeness(name: str) -> str:
+    """What names have in common that a reader takes for each other."""
+    return " ".join(skeleton(name).split())
+
+
+def _named_in(row: Mapping[str, Any]) -> frozenset[str] | None:
+    """Who may decide about a request, as the policy said when it was made."""
+    named = json.loads(row["content"]).get("approvers")
+    return None if named is None else frozenset(map(folded, named))
 
 
 def _marks(columns: Collection[str]) -> str:

@@ -30,11 +30,12 @@ from typing import Any, Final, Literal, Self
 
 import rfc8785
 
-from toolverdict.instrument import guard, settings
+from toolverdict.instrument import guard
 from toolverdict.instrument.errors import AuditFailed, ConfigurationError, StoreError
 from toolverdict.instrument.hashing import HashKey
+from toolverdict.instrument.stores import postponing, row_keys
 from toolverdict.instrument.stores.clocks import SYSTEM, Clock
-from toolverdict.instrument.stores.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.sqlite_file import SqliteFile, at_the_end, without_blocking
 
 CHECKPOINT_KEY_ENV: Final = "TOOLVERDICT_CHECKPOINT_KEY"
 EVERY_RECORDS: Final = 100
@@ -89,7 +90,10 @@ class Checkpoint:
 
     def is_genuine(self, key: HashKey) -> bool:
         """Whether the signature was made with this key."""
-        return hmac.compare_digest(self.mac, _checkpoint_mac(key, self.seq, self.head, self.time))
+        try:
+            return row_keys.same(_checkpoint_mac(key, self.seq, self.head, self.time), self.mac)
+        except Exception:  # noqa: BLE001 - it may hold a number or text that no checkpoint has
+            return False
 
     def to_line(self) -> str:
         """One line of JSON."""
@@ -234,7 +238,10 @@ class AuditLog:
             seq, prev = self._start if last is None else (int(last["seq"]), str(last["mac"]))
             seq += 1
             now = self._clock.wall_ms()
-            mac = _record_mac(key, (seq, now, type_, text, prev), first=last is None)
+            try:
+                mac = _record_mac(key, (seq, now, type_, text, prev), first=last is None)
+            except ValueError:  # somebody else's record holds a number that none of ours has
+                raise StoreError(f"{self._file.path}: its last record is none of ours") from None
             connection.execute(
                 "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", (seq, now, type_, text, prev, mac)
             )
@@ -265,9 +272,9 @@ class AuditLog:
     def _send(self, seq: int, head: str) -> Checkpoint | None:
         assert self._emit is not None
         assert self._checkpoint_key is not None
-        made = Checkpoint.signed(self._checkpoint_key, seq, head, self._clock.wall_ms())
         try:
-            with self._lock:
+            made = Checkpoint.signed(self._checkpoint_key, seq, head, self._clock.wall_ms())
+            with postponing.busy(), self._lock:
                 self._emit(made)
         except Exception as error:  # noqa: BLE001 - the record is written; the next checkpoint covers it
             guard.note("audit", "a checkpoint could not be emitted (%s)", type(error).__name__)
@@ -296,22 +303,42 @@ def begin(log: AuditLog, *, labelled: bool, body: Mapping[str, object]) -> Entry
     try:
         return Entry(log, log.append("intent", body, durable=labelled))
     except Exception as error:  # noqa: BLE001 - whatever it is, there is no record
-        guard.note("audit", "an intent could not be recorded (%s)", type(error).__name__)
-        if labelled:
-            raise AuditFailed(
-                f"the call was stopped: it could not be put on record ({type(error).__name__})"
-            ) from None
+        _unrecorded(error, labelled=labelled)
         return None
+
+
+async def begin_async(log: AuditLog, *, labelled: bool, body: Mapping[str, object]) -> Entry | None:
+    """The same, while the event loop goes on."""
+    try:
+        seq = await without_blocking(lambda: log.append("intent", body, durable=labelled))
+    except Exception as error:  # noqa: BLE001 - whatever it is, there is no record
+        _unrecorded(error, labelled=labelled)
+        return None
+    return Entry(log, seq)
+
+
+def _unrecorded(error: Exception, *, labelled: bool) -> None:
+    guard.note("audit", "an intent could not be recorded (%s)", type(error).__name__)
+    if labelled:
+        raise AuditFailed(
+            f"the call was stopped: it could not be put on record ({type(error).__name__})"
+        ) from None
 
 
 def end(entry: Entry | None, outcome: str, body: Mapping[str, object] | None = None) -> None:
     """Write how a call ended. Never raises: then the intent without an outcome says so."""
     if entry is None:
         return
-    try:
-        entry.log.append("outcome", {**(body or {}), "intent": entry.seq, "outcome": str(outcome)})
-    except Exception as error:  # noqa: BLE001 - the tool has run
-        guard.note("audit", "an outcome could not be recorded (%s)", type(error).__name__)
+    ended = {**(body or {}), "intent": entry.seq, "outcome": str(outcome)}
+    at_the_end(lambda: _append(entry.log, ended), _lost)
+
+
+def _append(log: AuditLog, ended: Mapping[str, object]) -> None:
+    log.append("outcome", ended)
+
+
+def _lost(error: Exception) -> None:
+    guard.note("audit", "an outcome could not be recorded (%s)", type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +490,7 @@ class _Chain:
     def _is_genuine(self, row: Mapping[str, Any], *, first: bool) -> bool:
         columns = tuple(row[name] for name in ("seq", "time", "type", "body", "prev"))
         try:
-            return hmac.compare_digest(_record_mac(self._key, columns, first=first), row["mac"])
+            return row_keys.same(_record_mac(self._key, columns, first=first), row["mac"])
         except Exception:  # noqa: BLE001 - somebody else's row may hold anything
             return False
 
@@ -519,12 +546,7 @@ def _anchors(
 
 
 def _secret(key: HashKey | None) -> HashKey:
-    found = settings.hash_key(settings.current()) if key is None else key
-    if found.id.startswith("ephemeral-"):
-        raise ConfigurationError(
-            f"an audit log needs a hash key that outlives the process; set {settings.HASH_KEY_ENV}"
-        )
-    return found
+    return row_keys.lasting(key, "an audit log needs")
 
 
 def _record_mac(key: HashKey, columns: tuple[Any, ...], *, first: bool) -> str:

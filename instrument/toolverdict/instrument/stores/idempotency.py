@@ -14,7 +14,11 @@ Each run has a fencing token: a run that was given up and replaced cannot write 
 ``unknown`` ends in three ways: the run that was slow ends after all; ``reconcile`` asks the system
 behind the tool; or the tool is declared repeatable, and runs again.
 
-Keys are hashed with the hash key: another hash key is another set of keys.
+Keys are hashed with the hash key: another hash key is another set of keys, so it must outlive the
+process. Each row is authenticated with it: who can write to the database and has not the key can
+delete a row, and bring one back as it once was, but not say that a call has succeeded, or has not
+happened. A row that is not what was written stops every call with its key. Results stand in the
+file as they are, readable by its owner; ``keep_results=False`` keeps none.
 
 The pipeline uses ``admit`` (or ``admit_async``) just before the body, and tells the ``Run`` that it
 gets how the body ended::
@@ -33,12 +37,13 @@ import inspect
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from toolverdict.instrument import guard
+from toolverdict.instrument.canonical import canonicalise
 from toolverdict.instrument.errors import (
     AlreadyDone,
     CallInProgress,
@@ -50,11 +55,14 @@ from toolverdict.instrument.errors import (
     RateLimited,
     Refused,
     StoreError,
+    Unhashable,
 )
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.outcomes import Outcome
-from toolverdict.instrument.stores.clocks import SYSTEM, Clock, Lifetime
+from toolverdict.instrument.stores import row_keys
+from toolverdict.instrument.stores.clocks import COLUMNS, SYSTEM, Clock, Lifetime
 from toolverdict.instrument.stores.result_codec import MAX_RESULT_BYTES, ResultCodec, Unencodable
-from toolverdict.instrument.stores.sqlite_file import SqliteFile
+from toolverdict.instrument.stores.sqlite_file import SqliteFile, at_the_end, without_blocking
 
 State = Literal["in_progress", "succeeded", "failed_no_effect", "failed_final", "unknown"]
 EndState = Literal["succeeded", "failed_no_effect", "failed_final", "unknown"]
@@ -87,6 +95,13 @@ CREATE TABLE idempotency (
   PRIMARY KEY (tenant, tool, key_hash)
 ) STRICT""",
     ),
+    # A row of before has none, and so stops its calls until somebody says what became of them.
+    ("ALTER TABLE idempotency ADD COLUMN mac TEXT NOT NULL DEFAULT ''",),
+)
+
+_COLUMNS: Final = (
+    *("tenant", "tool", "key_hash", "fingerprint", "state", "token"),
+    *(*COLUMNS, "result"),
 )
 
 
@@ -152,6 +167,7 @@ class KeyRecord:
         touched_at: When the state was written.
         expires_at: When the lease ends, or the key is forgotten.
         has_result: Whether there is a result to give back.
+        intact: Whether the row is what was written; what it says counts for nothing otherwise.
     """
 
     tenant: str
@@ -163,6 +179,7 @@ class KeyRecord:
     touched_at: int
     expires_at: int
     has_result: bool
+    intact: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
@@ -192,10 +209,19 @@ Reconcile = Callable[[Unknown], "Reconciled | Awaitable[Reconciled | None] | Non
 class IdempotencyStore:
     """Keys in an SQLite file, which may be that of the approvals.
 
-    Results are kept in it, as JSON, to be given back; arguments are not.
+    Results are kept in it, as JSON in clear text, to be given back; arguments are not.
+
+    A key means the same call for whoever uses it. Where several customers share a tool, and the key
+    does not hold what tells them apart, say by ``scope`` what does: without it, the second customer
+    with the key ``2026-11`` is given the result of the first.
 
     Args:
         path: The file; made if it is not there.
+        key: Authenticates the rows; None takes the hash key of ``configure`` or of the environment
+            when it is first needed. It must outlive the process.
+        scope: Keys of the session (``trajectory(session=...)``) whose values a key belongs to, such
+            as ``("customer_id",)``. A call in a session without them cannot use its key.
+        keep_results: Whether results are kept; without, a repeated call is told that it was done.
         lease_s: After how long a run that has not ended is given up; longer than any body runs.
         keep_s: How long a key is remembered after its call ended. Keys whose call is running, or
             whose end is unknown, are not forgotten.
@@ -212,6 +238,9 @@ class IdempotencyStore:
         self,
         path: str | os.PathLike[str],
         *,
+        key: HashKey | None = None,
+        scope: str | Collection[str] = (),
+        keep_results: bool = True,
         lease_s: float = LEASE_S,
         keep_s: float = KEEP_S,
         types: Collection[type] = (),
@@ -221,6 +250,9 @@ class IdempotencyStore:
     ) -> None:
         if lease_s <= 0 or keep_s < 0:
             raise ConfigurationError("lease_s must be more than 0, and keep_s not less than 0")
+        self._key = key
+        self._scope = (scope,) if isinstance(scope, str) else tuple(sorted(scope))
+        self._keep_results = keep_results
         self._lease_ms = int(lease_s * 1000)
         self._keep_ms = int(keep_s * 1000)
         self._codec = ResultCodec(types, max_result_bytes)
@@ -239,6 +271,30 @@ class IdempotencyStore:
     def close(self) -> None:
         """Close the file for good."""
         self._file.close()
+
+    def tenant_of(self, session: Mapping[str, object] | None) -> str:
+        """Whose key a call in a session uses: what ``begin`` and ``look`` take as ``tenant``.
+
+        A keyed hash of what the session holds under the keys of ``scope``; empty without a scope.
+
+        Raises:
+            StoreError: The session lacks one of them, or it has no canonical form.
+            ConfigurationError: There is no key that outlives the process.
+        """
+        if not self._scope:
+            return ""
+        held = session or {}
+        missing = [name for name in self._scope if held.get(name) in (None, "")]
+        if missing:
+            raise StoreError(
+                f"idempotency keys belong to the session's {', '.join(self._scope)}, and this one"
+                f" has no {missing[0]}; open it with trajectory(session={{...}})"
+            )
+        try:
+            form = canonicalise({name: held[name] for name in self._scope})
+        except Unhashable as error:
+            raise StoreError(f"the scope of an idempotency key has no hash ({error})") from None
+        return "hmac-sha256:" + self._secret().digest(b"idempotency-scope/1\0" + form)
 
     def begin(
         self,
@@ -260,27 +316,24 @@ class IdempotencyStore:
 
         Raises:
             StoreError: The file cannot be used; nothing was taken.
+            OutcomeUnknown: Somebody else has changed what is known of the key.
+            ConfigurationError: There is no key that outlives the process.
         """
         if not key_hash or not fingerprint:
             raise StoreError("an idempotency key needs a hash, and its call a fingerprint")
-        scope = (tenant, tool, key_hash)
+        scope = self._scoped(tenant, tool, key_hash)
         with self._file.writing() as connection:
-            self._prune(connection)
             row = _find(connection, scope)
             found = None if row is None else self._seen(row, fingerprint, repeatable=repeatable)
             if isinstance(found, Unknown) and row is not None and row["state"] == "in_progress":
-                connection.execute(
-                    f"UPDATE idempotency SET state = 'unknown' WHERE {_SCOPE}", scope
-                )
+                self._put(connection, {**dict(row), "state": "unknown"})
             if found is not None:
                 return found
+            self._prune(connection)
             token = 1 if row is None else int(row["token"]) + 1
             life = Lifetime.of(self._clock, self._lease_ms)
-            connection.execute(
-                "INSERT OR REPLACE INTO idempotency"
-                " VALUES (?, ?, ?, ?, 'in_progress', ?, ?, ?, ?, ?, ?, NULL)",
-                (*scope, fingerprint, token, *life.columns),
-            )
+            values = (*scope, fingerprint, "in_progress", token, *life.columns, None)
+            self._put(connection, dict(zip(_COLUMNS, values, strict=True)))
             return Started(tenant, tool, key_hash, token)
 
     def look(
@@ -296,8 +349,9 @@ class IdempotencyStore:
 
         For before somebody is asked to approve a call that will not run.
         """
+        scope = self._scoped(tenant, tool, key_hash)
         with self._file.reading() as connection:
-            row = _find(connection, (tenant, tool, key_hash))
+            row = _find(connection, scope)
         return None if row is None else self._seen(row, fingerprint, repeatable=repeatable)
 
     def finish(self, started: Started, state: EndState, result: object = NO_RESULT) -> bool:
@@ -308,15 +362,17 @@ class IdempotencyStore:
         Raises:
             StoreError: The file cannot be used; when the lease is over the end will be unknown.
         """
-        return self._end(started, state, result, ("in_progress", "unknown"))
+        return self._end(started, state, result)
 
     def resolve(self, unknown: Unknown, reconciled: Reconciled) -> bool:
         """Say what became of a run whose end was unknown; whether it still was.
 
+        Who says it knows: that a row was changed by somebody else does not matter here.
+
         Raises:
             StoreError: The file cannot be used.
         """
-        return self._end(unknown, reconciled.state, reconciled.result, ("unknown", "in_progress"))
+        return self._end(unknown, reconciled.state, reconciled.result)
 
     def keys(self, *, tool: str | None = None, key_hash: str | None = None) -> list[KeyRecord]:
         """The keys that are remembered, or those of one tool or hash, the oldest state first.
@@ -336,39 +392,68 @@ class IdempotencyStore:
         """Begin the lease anew, for a body that takes long; whether the key is still held."""
         life = Lifetime.of(self._clock, self._lease_ms)
         with self._file.writing(durable=False) as connection:
-            done = connection.execute(
-                "UPDATE idempotency SET touched_at = ?, expires_at = ?, boot = ?,"
-                f" began_steady = ?, ends_steady = ? WHERE {_SCOPE} AND token = ?"
-                " AND state = 'in_progress'",
-                (*life.columns, started.tenant, started.tool, started.key_hash, started.token),
-            )
-            return done.rowcount == 1
+            row = _find(connection, (started.tenant, started.tool, started.key_hash))
+            if row is None or (row["token"], row["state"]) != (started.token, "in_progress"):
+                return False
+            self._check(row)
+            lived = dict(zip(COLUMNS, life.columns, strict=True))
+            self._put(connection, {**dict(row), **lived})
+            return True
 
     def prune(self) -> int:
         """Forget the keys whose time is over; how many."""
         with self._file.writing(durable=False) as connection:
             return self._prune(connection, now=True)
 
-    def _end(
-        self, run: Started | Unknown, state: str, result: object, from_: tuple[str, ...]
-    ) -> bool:
+    def _end(self, run: Started | Unknown, state: EndState, result: object) -> bool:
         # Encoded before anything is written: a result that has no text did succeed all the same.
-        text = self._text(run.tool, result) if state in ("succeeded", "failed_final") else None
+        text = self._text(run.tool, result) if state in _SETTLED else None
         life = Lifetime.of(self._clock, self._keep_ms)
         with self._file.writing(durable=False) as connection:
-            done = connection.execute(
-                "UPDATE idempotency SET state = ?, result = ?, touched_at = ?, expires_at = ?,"
-                f" boot = ?, began_steady = ?, ends_steady = ? WHERE {_SCOPE} AND token = ?"
-                f" AND state IN ({', '.join('?' * len(from_))})",
-                (
-                    *(state, text, *life.columns),
-                    *(run.tenant, run.tool, run.key_hash, run.token, *from_),
-                ),
+            row = _find(connection, (run.tenant, run.tool, run.key_hash))
+            open_ = ("in_progress", "unknown")
+            if row is None or row["token"] != run.token or row["state"] not in open_:
+                return False
+            if isinstance(run, Started):
+                self._check(row)
+            lived = dict(zip(COLUMNS, life.columns, strict=True))
+            self._put(connection, {**dict(row), **lived, "state": state, "result": text})
+            return True
+
+    def _scoped(self, tenant: str, tool: str, key_hash: str) -> tuple[str, str, str]:
+        if self._scope and not tenant:
+            raise StoreError("these keys have a scope, and the call says none (tenant_of)")
+        return tenant, tool, key_hash
+
+    def _put(self, connection: sqlite3.Connection, row: Mapping[str, Any]) -> None:
+        values = [row[name] for name in _COLUMNS]
+        connection.execute(
+            f"INSERT OR REPLACE INTO idempotency ({', '.join(_COLUMNS)}, mac)"
+            f" VALUES ({', '.join('?' * len(values))}, ?)",
+            (*values, self._mac(values)),
+        )
+
+    def _check(self, row: Mapping[str, Any]) -> None:
+        if not self._is_intact(row):
+            raise OutcomeUnknown(
+                f"what is known of a key of tool {row['tool']!r} was changed by somebody else, or"
+                " written with another hash key; find out what became of its call, then say so:"
+                " toolverdict keys"
             )
-            return done.rowcount == 1
+
+    def _is_intact(self, row: Mapping[str, Any]) -> bool:
+        return row_keys.same(self._mac([row[name] for name in _COLUMNS]), row["mac"])
+
+    def _mac(self, values: Sequence[object]) -> str:
+        return row_keys.mac(self._secret(), "idempotency", values)
+
+    def _secret(self) -> HashKey:
+        if self._key is None:
+            self._key = row_keys.lasting(None, "idempotency keys need")
+        return self._key
 
     def _text(self, tool: str, result: object) -> str | None:
-        if result is NO_RESULT:
+        if result is NO_RESULT or not self._keep_results:
             return None
         try:
             return self._codec.encode(result)
@@ -380,6 +465,7 @@ class IdempotencyStore:
         self, row: Mapping[str, Any], fingerprint: str, *, repeatable: bool
     ) -> Replay | Conflict | InProgress | Unknown | None:
         """What a row says to a call; None if the call may run."""
+        self._check(row)
         state = row["state"]
         if state == "failed_no_effect" or (state in _SETTLED and self._is_forgotten(row)):
             return None
@@ -400,6 +486,7 @@ class IdempotencyStore:
             **{name: row[name] for name in names},
             state="unknown" if lost else row["state"],
             has_result=row["result"] is not None,
+            intact=self._is_intact(row),
         )
 
     def _result(self, text: str | None) -> Any:
@@ -487,22 +574,27 @@ class Run:
 
     def _finish(self, state: EndState, result: object) -> None:
         started, self._started = self._started, None
-        if started is None or self._store is None:
+        store = self._store
+        if started is None or store is None:
             return
-        try:
-            if not self._store.finish(started, state, result):
+
+        def finish() -> None:
+            if not store.finish(started, state, result):
                 guard.note(
                     "idempotency",
                     "a run of tool %s ended after its lease, and another one had replaced it",
                     started.tool,
                 )
-        except Exception as error:  # noqa: BLE001 - the end will be unknown, and the tool is not harmed
+
+        def failed(error: Exception) -> None:
             guard.note(
                 "idempotency",
                 "the end of tool %s could not be recorded (%s); it will be unknown",
                 started.tool,
                 type(error).__name__,
             )
+
+        at_the_end(finish, failed)
 
 
 def state_of(error: BaseException | None) -> EndState:
@@ -525,18 +617,32 @@ class _Asked:
     def begin(self) -> Beginning | None:
         """None if the store cannot be used, and the call may run without it."""
         try:
-            return self.store.begin(
-                tool=self.tool,
-                key_hash=self.key_hash,
-                fingerprint=self.fingerprint,
-                tenant=self.tenant,
-                repeatable=self.repeatable,
-            )
+            return self._begin()
         except StoreError as error:
-            if self.required:
-                raise
-            guard.note("idempotency", "tool %s runs without its key (%s)", self.tool, error)
+            self._without(error)
             return None
+
+    async def begin_async(self) -> Beginning | None:
+        """The same, while the event loop goes on."""
+        try:
+            return await without_blocking(self._begin)
+        except StoreError as error:
+            self._without(error)
+            return None
+
+    def _begin(self) -> Beginning:
+        return self.store.begin(
+            tool=self.tool,
+            key_hash=self.key_hash,
+            fingerprint=self.fingerprint,
+            tenant=self.tenant,
+            repeatable=self.repeatable,
+        )
+
+    def _without(self, error: StoreError) -> None:
+        if self.required:
+            raise error
+        guard.note("idempotency", "tool %s runs without its key (%s)", self.tool, error)
 
     def run(self, found: Beginning | None) -> Run:
         """What the pipeline gets.
@@ -550,13 +656,23 @@ class _Asked:
 
     def resolve(self, unknown: Unknown, answer: object) -> bool:
         """Whether an answer about an unknown end was one."""
-        if answer is None:
-            return False
-        if not isinstance(answer, Reconciled):
-            guard.note("idempotency", "reconcile of tool %s must return Reconciled", self.tool)
-            return False
-        self.store.resolve(unknown, answer)
-        return True
+        known = self._reconciled(answer)
+        if known is not None:
+            self.store.resolve(unknown, known)
+        return known is not None
+
+    async def resolve_async(self, unknown: Unknown, answer: object) -> bool:
+        """The same, while the event loop goes on."""
+        known = self._reconciled(answer)
+        if known is not None:
+            await without_blocking(lambda: self.store.resolve(unknown, known))
+        return known is not None
+
+    def _reconciled(self, answer: object) -> Reconciled | None:
+        if answer is None or isinstance(answer, Reconciled):
+            return answer
+        guard.note("idempotency", "reconcile of tool %s must return Reconciled", self.tool)
+        return None
 
     def failed(self, error: Exception) -> None:
         guard.note(
@@ -655,7 +771,7 @@ async def admit_async(
     deadline = time.monotonic() + wait_s
     reconciled = False
     while True:
-        found = asked.begin()
+        found = await asked.begin_async()
         if isinstance(found, InProgress) and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
             continue
@@ -668,7 +784,7 @@ async def admit_async(
             except Exception as error:  # noqa: BLE001 - it is the tool author's
                 asked.failed(error)
                 return asked.run(found)
-            if asked.resolve(found, answer):
+            if await asked.resolve_async(found, answer):
                 continue
         return asked.run(found)
 

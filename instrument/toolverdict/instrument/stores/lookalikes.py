@@ -7,23 +7,10 @@ import re
 import unicodedata
 from typing import Final
 
-_UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters without a picture that are letters or symbols to Unicode."""
-_VARIATIONS: Final = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+from toolverdict.instrument.likeness import is_hidden
+
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SCRIPTS: Final = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
-
-
-def is_hidden(character: str) -> bool:
-    """Whether a reader does not see the character, or sees others elsewhere because of it."""
-    if character in "\n\t":
-        return False
-    if character in _UNSEEN or any(ord(character) in block for block in _VARIATIONS):
-        return True
-    category = unicodedata.category(character)
-    return category in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp") or (
-        category == "Zs" and character != " "
-    )
 
 
 def made_visible(text: str) -> str:

@@ -48,7 +48,11 @@ class Webhook:
     """
 
     def __init__(self, url: str, secret: bytes | str, timeout_s: float = TIMEOUT_S) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError as error:
+            raise ConfigurationError(f"the webhook's url is none: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError("the webhook's url must begin with http:// or https://")
         if parts.username is not None:
