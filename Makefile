@@ -36,7 +36,8 @@ $(VENV)/.pip: constraints.txt
 	$(PIP) install --upgrade --constraint constraints.txt pip
 	@touch $@
 
-$(VENV)/.run: $(VENV)/.pip pyproject.toml
+# The native decoder is built by the installation: a change of it is installed again.
+$(VENV)/.run: $(VENV)/.pip pyproject.toml collector/build_native.py $(wildcard collector/native/*)
 	$(PIP) install --constraint constraints.txt --editable '.[all]'
 	@touch $@
 

@@ -1,12 +1,14 @@
 """A collector inside the test process, for tests that look into it or break it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from toolverdict.collector.decoders import VARIABLE, decoder
+from toolverdict.collector.errors import ConfigError
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.service import collecting
 from toolverdict.collector.settings import CollectorSettings
@@ -49,3 +51,15 @@ def stored(tmp_path: Path) -> Callable[[], int]:
         return sum(lake.read_spans(bucket).num_rows for bucket in range(lake.buckets))
 
     return count
+
+
+@pytest.fixture(params=["python", "native"], scope="module")
+def each_decoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the tests of a module with one decoder and then with the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, request.param)
+        try:
+            decoder()
+        except ConfigError as error:
+            pytest.skip(str(error))
+        yield

@@ -6,18 +6,22 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from toolverdict.collector.bounds import check_json, check_protobuf
 from toolverdict.collector.decode import parse
+from toolverdict.collector.decoders import decoder
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 ANY = 10**9
 
 
 def _check(body: bytes, records: int = ANY, messages: int = ANY) -> None:
-    check_protobuf(Signal.TRACES, body, records, messages)
+    decoder().judge(Signal.TRACES, body, records, messages)
 
 
 @pytest.mark.parametrize("spans", [1, 5, 50])
@@ -35,9 +39,9 @@ def test_log_records_are_counted() -> None:
     logs = ScopeLogs(log_records=[LogRecord()] * 9)
     request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[logs])])
     body = request.SerializeToString()
-    check_protobuf(Signal.LOGS, body, 9, ANY)
+    decoder().judge(Signal.LOGS, body, 9, ANY)
     with pytest.raises(DecodeError, match="more than 8 log records"):
-        check_protobuf(Signal.LOGS, body, 8, ANY)
+        decoder().judge(Signal.LOGS, body, 8, ANY)
 
 
 def test_attributes_and_values_are_counted_however_deep() -> None:
@@ -60,21 +64,37 @@ def test_text_is_not_looked_into() -> None:
 
 @given(st.binary(max_size=60))
 def test_what_protobuf_reads_is_never_called_broken(body: bytes) -> None:
-    """Except for groups, which OTLP has never had."""
     try:
-        _check(body, records=1, messages=1)
+        check_protobuf(Signal.TRACES, body, 1, 1)
     except DecodeError as error:
-        if "more than" in str(error):
-            return
-        try:
-            parse(Signal.TRACES, body)
-        except DecodeError:
-            return
-        assert any(byte & 7 in (3, 4) for byte in body)
+        if "more than" not in str(error):
+            with pytest.raises(DecodeError):
+                parse(Signal.TRACES, body)
+
+
+@pytest.mark.parametrize("padding", [0, 100], ids=["small", "large"])
+def test_groups_are_skipped_whatever_the_size(padding: int) -> None:
+    """OTLP has none; protobuf takes them as unknown fields, in small bodies and in large ones."""
+    group = b"\x9b\x06\x0a\x00\x9b\x06\x9c\x06\x9c\x06"
+    span = make_span(1, name="x" * padding).SerializeToString() + group
+    body = make_request(Span.FromString(span)).SerializeToString()
+    assert group in body
+    _check(body, records=1, messages=4)
+    with pytest.raises(DecodeError, match="more than 3 messages"):
+        _check(body, messages=3)
+    with pytest.raises(DecodeError, match="not a valid"):
+        _check(body + b"\x9b\x06", records=1, messages=4)
 
 
 def test_json_is_counted_without_reading_it() -> None:
     body = b'{"resourceSpans":[{},{},null,{}]}'
-    check_json(body, 6)
-    with pytest.raises(DecodeError, match="more than 5 objects and arrays"):
-        check_json(body, 5)
+    check_json(body, 8)
+    with pytest.raises(DecodeError, match="more than 7 JSON values"):
+        check_json(body, 7)
+
+
+@pytest.mark.parametrize("item", [b'"x"', b"1", b"null", b"true", b"[]"])
+def test_json_values_of_every_kind_are_counted(item: bytes) -> None:
+    """A few kB of gzip hold millions of them."""
+    with pytest.raises(DecodeError, match="JSON values"):
+        check_json(b'{"x":[' + b",".join([item] * 1000) + b"]}", 1000)

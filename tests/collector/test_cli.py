@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,12 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
 def test_a_folder_of_another_collector(tmp_path: Path) -> None:
     """The lock is the kernel's: it goes with the process, however that ends."""
     with running_collector(tmp_path / "lake") as collector:
+        body = make_request(make_span(0)).SerializeToString()
+        assert post(f"{collector.http}/v1/traces", body).status == 200
         _assert_one_line(_collect("--data", tmp_path / "lake"), "another collector", "lake")
+        # It took nothing from the first, not even what that one counts.
+        with urllib.request.urlopen(f"{collector.http}/metrics", timeout=20) as metrics:
+            assert b'accepted_total{signal="traces"} 1\n' in metrics.read()
         collector.kill()
         with running_collector(tmp_path / "lake") as second:
             body = make_request(make_span(1)).SerializeToString()
@@ -133,7 +139,8 @@ def test_a_ready_line_that_nobody_can_read_goes_to_the_log(
         )
     with process:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        while " INFO " in (line := process.stderr.readline()):
+            pass
         process.terminate()
         rest = process.stderr.read()
         assert process.wait(60) == 0
@@ -178,3 +185,54 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(60) == 0
     assert Lake.open(folder).read_spans(0).num_rows == 1
+
+
+def test_versions_and_the_decoder_in_use() -> None:
+    result = _collect("--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+    assert lines["decoder"].split(" ")[0] in ("native", "python")
+    assert {"version", "python", "pyarrow", "grpcio", "aiohttp", "log_format"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("flags", "warning"),
+    [
+        ({"host": "127.0.0.1"}, None),
+        ({"host": "0.0.0.0"}, "on 0.0.0.0 without --tls-cert and --tokens"),
+        ({"host": "0.0.0.0", "tokens": True}, "on 0.0.0.0 without --tls-cert:"),
+    ],
+)
+def test_strangers_are_warned_of(
+    tmp_path: Path, flags: dict[str, object], warning: str | None
+) -> None:
+    """In one line, and only when they could reach us."""
+    given = {"host": str(flags["host"])}
+    if "tokens" in flags:
+        (tmp_path / "tokens").write_text("a-token-of-the-operator")
+        given["tokens"] = str(tmp_path / "tokens")
+    with running_collector(tmp_path / "lake", **given) as collector:
+        collector.terminate()
+        log = collector.log_file.read_text()
+    warnings = [line for line in log.splitlines() if " WARNING " in line]
+    assert len(warnings) == (warning is not None)
+    assert warning is None or warning in warnings[0]
+    assert "a-token-of-the-operator" not in log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--tls-cert", "a.pem"], "a TLS certificate and its key are given together"),
+        (["--retain-age", "30d"], "--compact-every"),
+        (["--max-body-mib", "64", "--max-inflight-mib", "63"], "--max-inflight-mib 63 is below"),
+        (["--tokens", "a\x1b[31m\nb"], r"cannot read the tokens in a\x1b[31m\nb"),
+        (["--tokens", "absent"], "cannot read the tokens in absent"),
+        (["--redact", "absent"], "cannot read absent"),
+        (["--tls-cert", "a.pem", "--tls-key", "b.pem"], "cannot use the TLS files a.pem, b.pem"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    _assert_one_line(_collect("--data", tmp_path / "lake", *arguments), reason)

@@ -18,7 +18,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from toolverdict.collector.content import MediaType
-from toolverdict.collector.decode import decode, table_of
+from toolverdict.collector.decoders import decoder
 from toolverdict.collector.encode import encode_logs, encode_spans
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.intake import prepare
@@ -36,6 +36,8 @@ from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span, otlp_json_of
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SETTINGS = CollectorSettings(data_dir=Path("unused"))
 
 
@@ -44,7 +46,9 @@ def _text(key: str, value: str) -> KeyValue:
 
 
 def _rows(signal: Signal, body: bytes) -> list[dict[str, Any]]:
-    return table_of(signal, decode(signal, body, 1)).to_pylist()
+    builder = decoder().rows(signal)
+    builder.feed(body, 1)
+    return builder.take().to_pylist()
 
 
 def _row(span: Span) -> dict[str, Any]:
@@ -242,8 +246,8 @@ def test_all_encodings_are_the_same_rows(as_strings: bool) -> None:
         otlp_json_of(request, integers_as_strings=as_strings),
         SETTINGS,
     )
-    expected = decode(Signal.TRACES, request.SerializeToString(), 7)
-    assert decode(Signal.TRACES, prepared.body, 7) == expected
+    expected = _rows(Signal.TRACES, request.SerializeToString())
+    assert _rows(Signal.TRACES, prepared.body) == expected
 
 
 def test_events_links_and_resource_of_a_row() -> None:
@@ -260,7 +264,7 @@ def test_events_links_and_resource_of_a_row() -> None:
 @given(st.binary(max_size=200), st.sampled_from(Signal))
 def test_any_bytes_decode_or_are_a_decode_error(body: bytes, signal: Signal) -> None:
     with suppress(DecodeError):
-        table_of(signal, decode(signal, body, 1))
+        _rows(signal, body)
 
 
 @given(st.data())
@@ -273,10 +277,9 @@ def test_mutated_requests_decode_or_are_a_decode_error(data: st.DataObject) -> N
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with suppress(DecodeError):
         prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, bytes(body), SETTINGS)
-        rows = decode(Signal.TRACES, bytes(body), 1)
+        rows = _rows(Signal.TRACES, bytes(body))
         assert len(rows) == prepared.accepted
-        table = table_of(Signal.TRACES, rows)
-        assert len(decode(Signal.TRACES, _sent_again(table.to_pylist()), 1)) == len(rows)
+        assert len(_rows(Signal.TRACES, _sent_again(rows))) == len(rows)
 
 
 def _sent_again(rows: list[dict[str, Any]]) -> bytes:
@@ -284,8 +287,8 @@ def _sent_again(rows: list[dict[str, Any]]) -> bytes:
 
 
 def test_no_rows_make_an_empty_table() -> None:
-    assert table_of(Signal.TRACES, []).schema == SPANS
-    assert table_of(Signal.LOGS, []).schema == LOGS
+    assert decoder().rows(Signal.TRACES).take() == SPANS.empty_table()
+    assert decoder().rows(Signal.LOGS).take() == LOGS.empty_table()
 
 
 def test_double_attributes_keep_their_value() -> None:

@@ -2,19 +2,27 @@
 
 import errno
 import logging
+import re
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
-from toolverdict.collector import flush
-from toolverdict.collector.flush import Flusher, flush_segment
+from toolverdict.collector import decoders, flush
+from toolverdict.collector.flush import Flushed, Flusher, flush_segment
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.parts import write_part
 from toolverdict.collector.segment import SegmentId, new_segment_id, pack_frame, pack_header
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 
 @pytest.fixture
@@ -78,6 +86,54 @@ def test_a_large_segment_becomes_several_parts(lake: Lake, monkeypatch: pytest.M
     flush_segment(lake, path)
     assert {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")} == before
     assert _stored(lake) == 11
+
+
+def test_both_decoders_write_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Part by part, bucket by bucket: a crash and a change of the decoder in between add nothing.
+
+    Words of one bucket, or of one part, are not in the file of another.
+    """
+    pytest.importorskip("toolverdict.collector.native")
+    monkeypatch.setattr(flush, "MAX_PART_ROWS", 7)
+    (tmp_path / "wal").mkdir()
+    lake = Lake.create(tmp_path, buckets=4)
+    bodies = [
+        make_request(*(make_span(n, name=f"name {n}") for n in range(start, start + 5)))
+        for start in range(0, 40, 5)
+    ]
+    path = _segment(lake, *(body.SerializeToString() for body in bodies))
+    content = path.read_bytes()
+    written = []
+    for name in ("python", "native"):
+        monkeypatch.setenv(decoders.VARIABLE, name)
+        path.write_bytes(content)
+        assert flush_segment(lake, path).counts[Signal.TRACES] == 40
+        written.append({part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")})
+    assert written[0] == written[1]
+    assert len(written[0]) == 4 * 6
+    for part, data in written[0].items():
+        assert len(set(re.findall(rb"name \d+", data))) == pq.read_metadata(part).num_rows
+    for bucket in range(4):
+        rows = lake.read_spans(bucket, ["trace_id"])
+        assert rows.num_rows == 10
+        assert {lake.bucket_of(row["trace_id"]) for row in rows.to_pylist()} == {bucket}
+
+
+def test_log_records_without_a_trace_are_in_the_first_bucket(lake: Lake) -> None:
+    records = [LogRecord(trace_id=b"t" * 15 + bytes([n]), time_unix_nano=n) for n in range(6)]
+    records.insert(3, LogRecord(severity_text="no trace"))
+    request = ExportLogsServiceRequest(
+        resource_logs=[ResourceLogs(scope_logs=[ScopeLogs(log_records=records)])]
+    )
+    segment = new_segment_id(0)
+    frame = pack_frame(segment, Signal.LOGS, 1, request.SerializeToString())
+    path = lake.path / "wal" / f"{segment.text}.log"
+    path.write_bytes(pack_header(segment.created_unix_nano) + b"".join(frame))
+    assert flush_segment(lake, path).counts[Signal.LOGS] == 7
+    assert lake.read_logs(0)["severity_text"].to_pylist() == ["", "", "", "no trace"]
+    assert lake.read_logs(1).num_rows == 3
 
 
 def test_the_segment_stays_until_all_parts_are_there(
@@ -237,3 +293,30 @@ def test_a_segment_that_someone_took_away_is_forgotten(lake: Lake, flusher: Flus
     flusher.submit(lake.path / "wal" / "gone.log", 1)
     assert flusher.close() == []
     assert flusher.taken_away == 1
+
+
+def test_the_lakes_of_a_process_are_written_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments grow when they are read: with a lake for each tenant, memory would grow, too."""
+    inside: list[int] = []
+    most: list[int] = []
+
+    def watched(lake: Lake, path: Path) -> Flushed:
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+        return Flushed(Counter(), None)
+
+    monkeypatch.setattr(flush, "flush_segment", watched)
+    folders = [tmp_path / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+    flushers = [Flusher(Lake.create(folder)) for folder in folders]
+    for flusher in flushers:
+        for number in range(3):
+            flusher.submit(tmp_path / f"{number}.log", 1)
+    for flusher in flushers:
+        assert flusher.close() == []
+    assert most == [1] * 12

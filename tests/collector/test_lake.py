@@ -14,10 +14,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from toolverdict.collector import parts
 from toolverdict.collector.decode import decode, table_of
 from toolverdict.collector.errors import LakeError
-from toolverdict.collector.lake import Lake
+from toolverdict.collector.lake import Lake, part_file
 from toolverdict.collector.parts import remove_unfinished, write_part
 from toolverdict.collector.schema import LOGS, SCHEMA_VERSION, SPANS, attributes_of, events_of
 from toolverdict.collector.segment import SegmentId
@@ -39,7 +38,8 @@ def _spans(spans: Iterable[Span], received: int = 1) -> pa.Table:
 
 
 def _store(lake: Lake, spans: Iterable[Span], number: int = 0, received: int = 1) -> Path:
-    return write_part(lake, _segment(number), Signal.TRACES, 0, _spans(spans, received))
+    name = write_part(lake, _segment(number), Signal.TRACES, 0, _spans(spans, received))
+    return lake.path / name
 
 
 def _text(key: str, value: str) -> KeyValue:
@@ -230,7 +230,7 @@ def test_no_value_reaches_a_path(lake: Lake, name: str) -> None:
 
 def test_row_groups_end_where_a_trace_ends(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """No trace is in two row groups, and the footer names the order."""
-    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", 4)
+    monkeypatch.setattr(part_file, "ROW_GROUP_ROWS", 4)
     spans = [
         make_span(number, trace_id=trace.to_bytes(16))
         for trace, count in [(1, 3), (2, 3), (3, 9), (4, 1), (5, 4)]
@@ -250,11 +250,32 @@ def test_row_groups_end_where_a_trace_ends(lake: Lake, monkeypatch: pytest.Monke
             first.column(n).path_in_schema: first.column(n).encodings
             for n in range(first.num_columns)
         }
-        assert first.column(0).compression == "ZSTD"
+        codecs = {
+            first.column(n).path_in_schema: first.column(n).compression
+            for n in range(first.num_columns)
+        }
+        filtered = {
+            first.column(n).path_in_schema
+            for n in range(first.num_columns)
+            if first.column(n).is_stats_set
+        }
     assert sum(len(group) for group in groups) == 5
     assert "RLE_DICTIONARY" not in encodings["span_id"]
     assert "RLE_DICTIONARY" in encodings["gen_ai.tool.name"]
+    assert codecs["attributes"] == codecs["span_id"] == "ZSTD"
+    assert codecs["trace_id"] == "ZSTD"
+    assert codecs["name"] == codecs["start_time"] == "UNCOMPRESSED"
+    assert {"trace_id", "start_time", "gen_ai.tool.name"} <= filtered
+    assert "attributes" not in filtered
     assert lake.read_spans(0).num_rows == 20
+
+
+def test_an_hour_may_lack_a_bucket(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path, buckets=2)
+    for number, bucket in enumerate((0, 1, 1)):
+        spans = _spans([make_span(number, trace_id=(16 + bucket).to_bytes(16))])
+        write_part(lake, _segment(number), Signal.TRACES, bucket, spans)
+    assert [lake.read_spans(bucket).num_rows for bucket in (0, 1)] == [1, 2]
 
 
 def test_a_trace_is_in_one_bucket(tmp_path: Path) -> None:

@@ -2,11 +2,16 @@
 
 import asyncio
 import errno
+import http.client
 import os
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+import threading
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
@@ -16,6 +21,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from toolverdict.collector import admission
 from toolverdict.collector.testing import make_request, make_span
 
 Serve = Callable[..., AbstractAsyncContextManager[Any]]
@@ -178,8 +184,135 @@ def _ping(address: str, count: int) -> list[int]:
     return kinds
 
 
-def _frame(kind: int, payload: bytes) -> bytes:
-    return len(payload).to_bytes(3) + bytes([kind, 0]) + bytes(4) + payload
+def _frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+DATA, HEADERS, WINDOW_UPDATE, END_HEADERS = 0, 1, 8, 4
+
+
+def _pour(address: str, size: int, all_stalled: threading.Barrier) -> int:
+    """Send a message of a size but for its last byte, as fast as flow control lets us.
+
+    Returns how many bytes the server took before it took no more for a while. The connection stays
+    open until that is so for all.
+    """
+    pairs = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": TRACES,
+        ":authority": "x",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    # Literal fields without indexing (RFC 7541, 6.2.2).
+    block = b"".join(
+        b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in pairs.items()
+    )
+    rest = b"\0" + size.to_bytes(4) + bytes(size - 1)
+    windows = {0: 65535, 1: 65535}
+    sent = 0
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=1.0) as connection:
+        connection.sendall(
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+            + _frame(SETTINGS, b"")
+            + _frame(HEADERS, block, END_HEADERS, 1)
+        )
+        with connection.makefile("rb") as answers, suppress(OSError):
+            while sent < len(rest):
+                allowed = min(*windows.values(), 16384, len(rest) - sent)
+                if allowed:
+                    piece = rest[sent : sent + allowed]
+                    connection.sendall(_frame(DATA, piece, 0, 1))
+                    sent += allowed
+                    windows = {stream: left - allowed for stream, left in windows.items()}
+                    continue
+                head = answers.read(9)
+                payload = answers.read(int.from_bytes(head[:3]))
+                if head[3] == WINDOW_UPDATE:
+                    windows[int.from_bytes(head[5:9])] += int.from_bytes(payload)
+                elif head[3] == SETTINGS and not head[4] & 1:
+                    for at in range(0, len(payload), 6):
+                        if int.from_bytes(payload[at : at + 2]) == 4:  # INITIAL_WINDOW_SIZE
+                            windows[1] += int.from_bytes(payload[at + 2 : at + 6]) - 65535
+        all_stalled.wait(20)
+    return sent
+
+
+async def test_a_message_is_not_read_before_there_is_room(serve: Serve) -> None:
+    """B67, over gRPC: what many clients would send stays with them, not in our memory."""
+    size, clients = 4 * 1024 * 1024, 12
+    async with serve(max_body_bytes=size, max_inflight_bytes=2 * size) as collector:
+        stalled = threading.Barrier(clients)
+        with ThreadPoolExecutor(clients) as pool:
+            loop = asyncio.get_running_loop()
+            pours = [
+                loop.run_in_executor(pool, _pour, collector.grpc, size, stalled)
+                for _ in range(clients)
+            ]
+            taken = await asyncio.gather(*pours)
+        # One is read, for a client gets half; of the others no more than a window.
+        assert size - 1 <= max(taken)
+        assert sum(taken) < size + clients * 256 * 1024
+        # They are gone now, and so is what was kept for them.
+        for _ in range(500):
+            if "inflight_bytes 0\n" in await asyncio.to_thread(_metrics, collector.http):
+                break
+            await asyncio.sleep(0.02)
+        assert "inflight_bytes 0\n" in await asyncio.to_thread(_metrics, collector.http)
+        await _call(collector.grpc, VALID)
+
+
+def _metrics(address: str) -> str:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=20) as response:
+        return str(response.read().decode())
+
+
+async def test_a_message_that_does_not_come_is_given_up(serve: Serve) -> None:
+    async with (
+        serve(body_timeout_s=0.1) as collector,
+        grpc.aio.insecure_channel(collector.grpc) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.stream_unary(TRACES, None, None)(_nothing_comes())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "google.rpc.retryinfo-bin" in _metadata(caught.value)
+
+
+async def _nothing_comes() -> AsyncIterator[bytes]:
+    await asyncio.sleep(20)
+    yield b""
+
+
+async def test_a_call_without_a_message_is_invalid(serve: Serve) -> None:
+    async with (
+        serve() as collector,
+        grpc.aio.insecure_channel(collector.grpc) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.stream_unary(TRACES, None, None)(iter(()))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_client_over_its_share_is_exhausted_with_retry_info(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the OTLP specification RESOURCE_EXHAUSTED is retried only if RetryInfo is there."""
+    release = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: release.wait(20))
+    limits = {"max_body_bytes": 1000, "max_inflight_bytes": 2000, "admission_timeout_s": 0.1}
+    body = make_request(make_span(1, name="x" * 700)).SerializeToString()
+    async with serve(**limits) as collector:
+        first = asyncio.create_task(_call(collector.grpc, body))
+        await asyncio.sleep(0.2)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _call(collector.grpc, body)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "google.rpc.retryinfo-bin" in _metadata(caught.value)
+        release.set()
+        await first
 
 
 async def test_logs_over_grpc(serve: Serve) -> None:
@@ -188,3 +321,38 @@ async def test_logs_over_grpc(serve: Serve) -> None:
         answer = await _call(collector.grpc, bytes.fromhex("0a0412021200"), LOGS)
         assert ExportLogsServiceResponse.FromString(answer) == ExportLogsServiceResponse()
         assert collector.wal_bytes() > 0
+
+
+async def test_a_message_that_stalls_is_given_up_when_others_wait(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC tells no length, so each call holds room for the largest until it has come."""
+    monkeypatch.setattr(admission, "PATIENCE_S", 0.2)
+    body = make_request(make_span(1)).SerializeToString()
+    never = asyncio.Event()
+
+    async def stall() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    async with (
+        serve(max_body_bytes=1000, max_inflight_bytes=1000) as collector,
+        grpc.aio.insecure_channel(collector.grpc) as channel,
+    ):
+        stalled = channel.stream_unary(TRACES, None, None)(stall())
+        await stalled.wait_for_connection()
+        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(_post_from, "127.0.1.1", collector.http, body) == 200
+        assert await stalled.code() is grpc.StatusCode.UNAVAILABLE
+        never.set()
+
+
+def _post_from(address: str, url: str, body: bytes) -> int:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(
+        parts.hostname or "", parts.port, 20, source_address=(address, 0)
+    )
+    headers = {"Content-Type": "application/x-protobuf"}
+    with closing(connection):
+        connection.request("POST", "/v1/traces", body, headers)
+        return connection.getresponse().status

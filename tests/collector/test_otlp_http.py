@@ -3,18 +3,24 @@
 import asyncio
 import errno
 import gzip
+import http.client
 import json
 import logging
 import os
 import random
+import re
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
+import pyarrow as pa
 import pytest
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
@@ -27,6 +33,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
+from toolverdict.collector import admission, intake
+from toolverdict.collector.otlp_json import protobuf_of_json
 from toolverdict.collector.testing import (
     Answer,
     make_request,
@@ -312,7 +320,7 @@ async def test_a_connection_without_a_request_is_closed(serve: Serve, sent: byte
 
 
 async def test_connections_are_limited(serve: Serve) -> None:
-    async with serve(max_http_connections=3) as collector:
+    async with serve(max_connections=3) as collector:
 
         def crowd() -> bytes:
             with ExitStack() as opened:
@@ -384,6 +392,173 @@ async def test_a_large_request_is_parsed_in_a_thread(
         answer = await _post(url, otlp_json_of(request), "application/json; charset=utf-8")
         assert answer.status == 200
     assert stored() == 200
+
+
+async def test_large_json_is_parsed_one_at_a_time(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, stored: Callable[[], int]
+) -> None:
+    """Its values take many times its size in memory."""
+    at_once, most = 0, 0
+    lock = threading.Lock()
+
+    def watched(body: bytes, message_type: type[Message]) -> bytes:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once -= 1
+        return protobuf_of_json(body, message_type)
+
+    monkeypatch.setattr(intake, "protobuf_of_json", watched)
+    body = otlp_json_of(make_request(make_span(1, name="x" * 100_000)))
+    async with serve() as collector:
+        url = f"{collector.http}/v1/traces"
+        answers = await asyncio.gather(*(_post(url, body, "application/json") for _ in range(4)))
+        assert [answer.status for answer in answers] == [200] * 4
+    assert most == 1
+    assert stored() == 1
+
+
+async def test_zstd_over_http(serve: Serve, stored: Callable[[], int]) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(VALID)
+    async with serve() as collector:
+        body = sink.getvalue().to_pybytes()
+        answer = await _post(f"{collector.http}/v1/traces", body, "application/x-protobuf", "ZSTD")
+        assert answer.status == 200
+    assert stored() == 1
+
+
+def _request(body: bytes, extra: str = "") -> bytes:
+    head = (
+        "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+        f"{extra}Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def test_pipelined_requests_are_answered_in_order(
+    serve: Serve, stored: Callable[[], int]
+) -> None:
+    """RFC 9112, 9.3.2: all in one write; a bad one in their midst spoils none of the others."""
+    bodies = [make_request(make_span(number)).SerializeToString() for number in range(5)]
+    bodies[2] = b"\xff\xff"
+
+    def send(url: str) -> bytes:
+        with _connect(url) as connection:
+            last = _request(bodies[-1], "Connection: close\r\n")
+            connection.sendall(b"".join(map(_request, bodies[:-1])) + last)
+            return _received(connection)
+
+    async with serve() as collector:
+        answer = await asyncio.to_thread(send, collector.http)
+    statuses = re.findall(rb"HTTP/1\.1 (\d+) ", answer)
+    assert statuses == [b"200", b"200", b"400", b"200", b"200"]
+    assert stored() == 4
+
+
+async def test_a_connection_stays_open_for_the_next_request(serve: Serve) -> None:
+    """Also after an error that is the client's."""
+
+    def send(url: str) -> list[int]:
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+        statuses = []
+        connection.connect()
+        ours = connection.sock
+        for body in (VALID, b"\xff", VALID):
+            headers = {"Content-Type": "application/x-protobuf"}
+            connection.request("POST", "/v1/traces", body, headers)
+            response = connection.getresponse()
+            response.read()
+            statuses.append(response.status)
+            assert connection.sock is ours
+        connection.close()
+        return statuses
+
+    async with serve() as collector:
+        assert await asyncio.to_thread(send, collector.http) == [200, 400, 200]
+
+
+async def test_two_lengths_of_one_body_are_refused(serve: Serve) -> None:
+    """A request that two servers would read differently (RFC 9112, 6.3) is read by none."""
+    raw = _request(VALID, "Transfer-Encoding: chunked\r\n")
+
+    def send(url: str) -> bytes:
+        with _connect(url) as connection:
+            connection.sendall(raw)
+            return _received(connection)
+
+    async with serve() as collector:
+        answer = await asyncio.to_thread(send, collector.http)
+        assert b" 400 " in answer.split(b"\r\n")[0]
+        assert collector.wal_bytes() == 0
+
+
+async def test_a_client_over_its_share_is_429_with_a_delay(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, stored: Callable[[], int]
+) -> None:
+    release = threading.Event()
+    real_sync = os.fdatasync
+
+    def slow(descriptor: int) -> None:
+        release.wait(20)
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", slow)
+    body = make_request(make_span(1, name="x" * 700)).SerializeToString()
+    async with serve(max_inflight_bytes=1500, admission_timeout_s=0.1) as collector:
+        url = f"{collector.http}/v1/traces"
+        first = asyncio.create_task(_post(url, body))
+        await asyncio.sleep(0.2)
+        answer = await _post(url, body)
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        assert Status.FromString(answer.body).code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        release.set()
+        assert (await first).status == 200
+    assert stored() == 1
+
+
+@pytest.mark.parametrize("head", ["Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n", None])
+async def test_stalled_bodies_of_many_addresses_starve_nobody(
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    stored: Callable[[], int],
+    head: str | None,
+) -> None:
+    """In chunks they hold what arrived; with a length they are given up when others wait."""
+    size = 1024 * 1024
+    if head is None:
+        monkeypatch.setattr(admission, "PATIENCE_S", 0.2)
+        head = f"Content-Length: {size}\r\n\r\na"
+    start = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+    async with serve(max_body_bytes=size, max_inflight_bytes=4 * size) as collector:
+        parts = urlsplit(collector.http)
+        with ExitStack() as stack:
+            for number in range(4):
+                connection = socket.create_connection(
+                    (parts.hostname or "", parts.port or 0), 20, (f"127.0.1.{number + 1}", 0)
+                )
+                stack.enter_context(connection)
+                connection.sendall((start + head).encode())
+            await asyncio.sleep(0.1)
+            body = make_request(make_span(1, name="x" * 1000)).SerializeToString()
+            assert (await _post(f"{collector.http}/v1/traces", body)).status == 200
+    assert stored() == 1
+
+
+async def test_a_large_body_in_chunks_gets_its_room_as_it_comes(
+    serve: Serve, stored: Callable[[], int]
+) -> None:
+    body = make_request(make_span(1, name="x" * 3_000_000)).SerializeToString()
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    async with serve() as collector:
+        answer = await asyncio.to_thread(_raw, f"{collector.http}/v1/traces", chunks)
+        assert b" 200 " in answer.split(b"\r\n")[0]
+    assert stored() == 1
 
 
 def _connect(url: str) -> socket.socket:

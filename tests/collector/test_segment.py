@@ -175,11 +175,28 @@ def test_a_file_of_another_name_is_no_segment(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused_and_not_taken_for_damage(tmp_path: Path) -> None:
-    header = struct.pack(">8sIQ", b"TVWALSEG", 2, CREATED)
+    header = struct.pack(">8sIQ", b"TVWALSEG", 3, CREATED)
     path = _write(tmp_path, header + struct.pack(">I", zlib.crc32(header)))
     with pytest.raises(ConfigError, match="newer toolverdict"):
         refuse_newer(path)
     refuse_newer(_write(tmp_path, b"garbage"))
+
+
+def test_version_1_is_still_read(tmp_path: Path) -> None:
+    """It had the CRC-32 of each body; these are the bytes that version wrote."""
+    segment = "18ecb0a95f7c8000-0123abcd"
+    data = bytes.fromhex(
+        "545657414c5345470000000118ecb0a95f7c800005f280cc"
+        "000000059271ee570118ecb0a95f7c80014e7e46d86669727374"
+    )
+    path = tmp_path / f"{segment}.log"
+    path.write_bytes(data)
+    refuse_newer(path)
+    content = read_segment(path)
+    assert [frame.body for frame in content.frames] == [b"first"]
+    assert (content.damage, content.torn_bytes) == (None, 0)
+    path.write_bytes(data[:-1] + b"T")
+    assert read_segment(path).damage is not None
 
 
 def test_ids_are_unique_and_sort_by_time() -> None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Log:
     def bodies(self) -> list[bytes]:
         """What all segments hold, in order."""
         paths = sorted(self.folder.glob("*.log"))
-        return [frame.body for path in paths for frame in read_segment(path).frames]
+        return [bytes(frame.body) for path in paths for frame in read_segment(path).frames]
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_nothing_appended_makes_no_file(open_log: Callable[..., Log], tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["write", "fdatasync", "fsync", "open"])
+@pytest.mark.parametrize("name", ["writev", "fdatasync", "fsync", "open"])
 def test_a_disk_error_fails_the_request_and_is_not_retried(
     open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -228,7 +229,7 @@ def test_what_cannot_be_cut_off_or_sealed_is_a_torn_end(
             log.append(b"refused")
     log.append(b"after")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", fail)
+        patch.setattr(os, "writev", fail)
         log.wal.close()
     assert len(log.sealed) == 2
     assert b"before" in log.bodies()
@@ -238,10 +239,7 @@ def test_what_cannot_be_cut_off_or_sealed_is_a_torn_end(
 def test_a_short_write_is_continued(
     open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_write = os.write
-    monkeypatch.setattr(
-        os, "write", lambda descriptor, data: real_write(descriptor, bytes(data)[:7])
-    )
+    monkeypatch.setattr(os, "writev", lambda file, pieces: os.write(file, b"".join(pieces)[:7]))
     log = open_log()
     log.append(b"x" * 100)
     assert log.bodies() == [b"x" * 100]
@@ -293,3 +291,78 @@ def test_a_replaced_folder_gets_no_new_segment(open_log: Callable[..., Log]) -> 
         log.append(b"refused")
     assert log.wal.is_failing
     assert log.bodies() == []
+
+
+def test_more_pieces_than_one_write_takes(open_log: Callable[..., Log]) -> None:
+    """A group of very many small requests is one group all the same."""
+    log = open_log()
+    bodies = [str(number).encode() for number in range(os.sysconf("SC_IOV_MAX"))]
+    for waiting in [log.wal.append(Signal.TRACES, body) for body in bodies]:
+        waiting.result(WAIT_S)
+    assert log.bodies() == bodies
+
+
+def _count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    syncs: list[float] = []
+    real_sync = os.fdatasync
+
+    def sync(descriptor: int) -> None:
+        syncs.append(time.monotonic())
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    return syncs
+
+
+def test_interval_syncs_after_the_answer_and_in_time(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the loss of power may cost is bounded, also when no further request comes."""
+    syncs = _count_syncs(monkeypatch)
+    log = open_log(fsync="interval", fsync_interval_s=0.2)
+    started_s = time.monotonic()
+    for number in range(5):
+        log.append(str(number).encode())
+    of_the_header = 1
+    assert len(syncs) == of_the_header or time.monotonic() - started_s >= 0.2
+    while len(syncs) == of_the_header:
+        assert time.monotonic() - started_s < WAIT_S
+        time.sleep(0.01)
+    assert syncs[1] - started_s >= 0.2
+    log.append(b"last")
+    log.wal.close()
+    assert len(syncs) > 2, "what is sealed is synced first"
+
+
+def test_off_never_syncs_what_it_acknowledges(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = _count_syncs(monkeypatch)
+    log = open_log(fsync="off")
+    log.append(b"one")
+    log.wal.close()
+    assert len(syncs) == 1  # of the header
+    assert log.bodies() == [b"one"]
+
+
+def test_a_late_sync_that_fails_is_told_and_the_file_never_written_again(
+    open_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(fsync="interval", fsync_interval_s=0.05)
+    log.append(b"before")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        for _ in range(500):
+            if log.sealed:
+                break
+            time.sleep(0.01)
+    assert "was acknowledged but could not be synced (Input/output error)" in caplog.text
+    assert log.wal.is_failing
+    log.append(b"after")
+    log.wal.close()
+    assert len(log.sealed) == 2
+    assert log.bodies() == [b"before", b"after"]

@@ -1,4 +1,4 @@
-"""How many HTTP connections there may be, and how long one may say nothing.
+"""How many connections there may be, whose they are, and how long one may say nothing.
 
 Every connection is an open file. A process that has none left cannot write its log either, so the
 limit stays well below what the system allows.
@@ -8,6 +8,7 @@ import asyncio
 import logging
 import resource
 from contextlib import suppress
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -22,9 +23,21 @@ def raise_file_limit() -> None:
 
 
 def affordable(connections: int) -> int:
-    """So many connections, or half of the open files this process may have."""
+    """So many connections, or a third of the open files this process may have: of two listeners."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return connections if soft == resource.RLIM_INFINITY else min(connections, soft // 2)
+    return connections if soft == resource.RLIM_INFINITY else min(connections, soft // 3)
+
+
+def client_of_http_peer(peer: object) -> str:
+    """The address of a peer without its port, which is another for every connection."""
+    return str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+
+
+def client_of_grpc_peer(peer: str) -> str:
+    """The address in what gRPC calls a peer: ``ipv4:127.0.0.1:4711``, ``ipv6:%5B::1%5D:4711``."""
+    _, _, address = peer.partition(":")
+    host, _, _ = unquote(address).rpartition(":")
+    return host.strip("[]") or "unknown"
 
 
 class Gate:

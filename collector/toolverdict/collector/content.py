@@ -3,6 +3,8 @@
 import zlib
 from enum import StrEnum
 
+import pyarrow as pa
+
 from toolverdict.collector.errors import DecodeError, TooLargeError, UnsupportedMediaError
 
 _STEP_BYTES = 64 * 1024
@@ -32,6 +34,11 @@ def media_type_of(content_type: str | None) -> MediaType:
         ) from None
 
 
+def is_coded(content_encoding: str | None) -> bool:
+    """Whether a Content-Encoding names anything but identity."""
+    return bool(_codings(content_encoding))
+
+
 def inflate(body: bytes, content_encoding: str | None, max_bytes: int) -> bytes:
     """The body with its Content-Encoding undone.
 
@@ -40,21 +47,24 @@ def inflate(body: bytes, content_encoding: str | None, max_bytes: int) -> bytes:
     small.
 
     Raises:
-        UnsupportedMediaError: for a coding other than gzip, x-gzip, deflate and identity, or several.
+        UnsupportedMediaError: for a coding other than gzip, x-gzip, deflate, zstd and identity, or
+            several.
         DecodeError: when the body is truncated, or not in its coding.
         TooLargeError: when more than ``max_bytes`` come out.
     """
-    names = (name.strip().lower() for name in (content_encoding or "").split(","))
-    codings = [name for name in names if name not in ("", "identity")]
-    match codings:
+    match _codings(content_encoding):
         case []:
             pass
         case ["gzip" | "x-gzip"]:
             body = _inflate_members(body, 16 + zlib.MAX_WBITS, max_bytes, "gzip")
         case ["deflate"]:
             body = _inflate_deflate(body, max_bytes)
+        case ["zstd"]:
+            body = _inflate_zstd(body, max_bytes)
         case _:
-            raise UnsupportedMediaError("Content-Encoding must be one of gzip, deflate, identity")
+            raise UnsupportedMediaError(
+                "Content-Encoding must be one of gzip, deflate, zstd, identity"
+            )
     if len(body) > max_bytes:
         raise TooLargeError(too_large_message(max_bytes))
     return body
@@ -63,6 +73,11 @@ def inflate(body: bytes, content_encoding: str | None, max_bytes: int) -> bytes:
 def too_large_message(max_bytes: int) -> str:
     """The one sentence about the body limit, which names it."""
     return f"the request body is larger than the limit of {max_bytes} bytes (--max-body-mib)"
+
+
+def _codings(content_encoding: str | None) -> list[str]:
+    names = (name.strip().lower() for name in (content_encoding or "").split(","))
+    return [name for name in names if name not in ("", "identity")]
 
 
 def _inflate_deflate(body: bytes, max_bytes: int) -> bytes:
@@ -102,3 +117,15 @@ def _inflate_members(body: bytes, wbits: int, max_bytes: int, coding: str) -> by
             pieces.append(piece)
             position += len(step) - len(member.unused_data)
     return b"".join(pieces)
+
+
+def _inflate_zstd(body: bytes, max_bytes: int) -> bytes:
+    """Undo "zstd", every frame of it (RFC 8878)."""
+    if not body:
+        raise DecodeError("the zstd body is empty")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            inflated: bytes = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise DecodeError("the body is truncated or not valid zstd") from error
+    return inflated

@@ -1,11 +1,15 @@
-"""Pure: the protobuf bytes of one export request to rows of the lake.
+"""The decoder in pure Python: the protobuf bytes of one export request to rows of the lake.
+
+It serves where the native one (:mod:`toolverdict.collector.native`) was not built, and is its
+referee everywhere: both take, refuse and yield the same.
 
 A row is a list of cells in the order of :data:`~toolverdict.collector.schema.SPANS` or
 :data:`~toolverdict.collector.schema.LOGS`. Records that
 :mod:`toolverdict.collector.validate` faults are left out, as intake already told the client.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -17,7 +21,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from toolverdict.collector.errors import DecodeError
+from toolverdict.collector.arrange import arrange
+from toolverdict.collector.bounds import check_protobuf, malformed
 from toolverdict.collector.schema import PROMOTED, SCHEMAS
 from toolverdict.collector.signals import WIRE, Request, Signal
 from toolverdict.collector.typed_json import (
@@ -29,8 +34,10 @@ from toolverdict.collector.typed_json import (
 from toolverdict.collector.validate import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
+    Judgement,
     hex_or_none,
     log_fault,
+    log_warning,
     span_fault,
 )
 from toolverdict.instrument import semconv
@@ -51,9 +58,59 @@ def parse(signal: Signal, body: bytes) -> Request:
     try:
         return WIRE[signal].request.FromString(body)
     except ProtobufError as error:
-        raise DecodeError(
-            f"the body is not a valid {WIRE[signal].request.DESCRIPTOR.name} in protobuf"
-        ) from error
+        raise malformed(signal) from error
+
+
+class PythonDecoder:
+    """Judges requests and builds tables of their rows, as a ``Decoder``."""
+
+    name: Final = "python"
+
+    def judge(self, signal: Signal, body: bytes, max_records: int, max_messages: int) -> Judgement:
+        """See :meth:`toolverdict.collector.decoders.Decoder.judge`."""
+        check_protobuf(signal, body, max_records, max_messages)
+        accepted = 0
+        rejected: Counter[str] = Counter()
+        warnings: Counter[str] = Counter()
+        for fault, warning in _judge(parse(signal, body)):
+            if fault is not None:
+                rejected[fault] += 1
+                continue
+            accepted += 1
+            if warning is not None:
+                warnings[warning] += 1
+        return Judgement(accepted, rejected, warnings)
+
+    def rows(self, signal: Signal) -> "PythonRowBuilder":
+        """A builder for the rows of one signal."""
+        return PythonRowBuilder(signal)
+
+
+class PythonRowBuilder:
+    """Rows of requests, until they are taken as a table, as a ``RowBuilder``."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._rows: list[Row] = []
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were not taken yet."""
+        return len(self._rows)
+
+    def feed(self, body: bytes | memoryview, received_unix_nano: int) -> None:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.feed`."""
+        self._rows += decode(self._signal, bytes(body), received_unix_nano)
+
+    def take(self) -> pa.Table:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.take`."""
+        rows, self._rows = self._rows, []
+        return table_of(self._signal, rows)
+
+    def take_sorted(self, rows: int, buckets: int) -> list[tuple[int, pa.Table]]:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.take_sorted`."""
+        taken, self._rows = self._rows[:rows], self._rows[rows:]
+        return arrange(self._signal, table_of(self._signal, taken), buckets)
 
 
 def decode(signal: Signal, body: bytes, received_unix_nano: int) -> list[Row]:
@@ -88,6 +145,20 @@ def table_of(signal: Signal, rows: Sequence[Row]) -> pa.Table:
         pa.array(list(cells), type=field.type) for cells, field in zip(columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _judge(request: Request) -> Iterator[tuple[str | None, str | None]]:
+    """Fault and warning of every record."""
+    if isinstance(request, ExportTraceServiceRequest):
+        for resource_spans in request.resource_spans:
+            for scope_spans in resource_spans.scope_spans:
+                for span in scope_spans.spans:
+                    yield span_fault(span), None
+    else:
+        for resource_logs in request.resource_logs:
+            for scope_logs in resource_logs.scope_logs:
+                for record in scope_logs.log_records:
+                    yield log_fault(record), log_warning(record)
 
 
 def _span_rows(request: ExportTraceServiceRequest, received_unix_nano: int) -> Iterable[Row]:

@@ -8,18 +8,20 @@
     ├─ PermanentError         never send the same bytes again
     │  ├─ DecodeError         not OTLP                                          400  INVALID_ARGUMENT
     │  ├─ TooLargeError       over the body limit                               413  RESOURCE_EXHAUSTED
+    │  ├─ UnauthorizedError   no bearer token, or one we do not know            401  UNAUTHENTICATED
     │  └─ UnsupportedMediaError  unknown media type or content coding           415  INVALID_ARGUMENT
     └─ TransientError         send the same bytes again later                   503  UNAVAILABLE
        ├─ StorageError        the log could not be written
        ├─ SlowBodyError       the body did not come in time                     408  UNAVAILABLE
        └─ OverloadedError     too much is waiting already
+          └─ FairShareError   this client holds its share already                429  RESOURCE_EXHAUSTED
 
-``RESOURCE_EXHAUSTED`` is sent without ``RetryInfo``, which by the OTLP specification tells clients
-not to retry; ``UNAVAILABLE`` and 503 always come with a delay.
+By the OTLP specification ``RESOURCE_EXHAUSTED`` is retried if and only if it comes with
+``RetryInfo``: a body that is too large comes without. Everything transient comes with a delay.
 """
 
 from http import HTTPStatus
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import grpc
 
@@ -55,6 +57,10 @@ class TooLargeError(PermanentError):
     """The body, as sent or inflated, is over the limit."""
 
 
+class UnauthorizedError(PermanentError):
+    """The client did not say who it is, or with a token that is not, or no longer, ours."""
+
+
 class UnsupportedMediaError(PermanentError):
     """The media type or content coding is not one the collector speaks."""
 
@@ -73,6 +79,17 @@ class SlowBodyError(TransientError):
 
 class OverloadedError(TransientError):
     """More bytes are waiting than the limits allow."""
+
+
+class FairShareError(OverloadedError):
+    """One client holds as much as it may while others wait."""
+
+
+def printable(text: str) -> str:
+    """A message on one line: what would steer a terminal, as names of files may, is escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 class ErrorStatus(NamedTuple):
@@ -96,6 +113,8 @@ def status_of(error: Exception) -> ErrorStatus:
             return ErrorStatus(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, grpc.StatusCode.RESOURCE_EXHAUSTED, None
             )
+        case UnauthorizedError():
+            return ErrorStatus(HTTPStatus.UNAUTHORIZED, grpc.StatusCode.UNAUTHENTICATED, None)
         case UnsupportedMediaError():
             return ErrorStatus(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, grpc.StatusCode.INVALID_ARGUMENT, None
@@ -104,9 +123,33 @@ def status_of(error: Exception) -> ErrorStatus:
             return ErrorStatus(
                 HTTPStatus.REQUEST_TIMEOUT, grpc.StatusCode.UNAVAILABLE, RETRY_AFTER_S
             )
+        case FairShareError():
+            return ErrorStatus(
+                HTTPStatus.TOO_MANY_REQUESTS, grpc.StatusCode.RESOURCE_EXHAUSTED, RETRY_AFTER_S
+            )
         case PermanentError():
             return ErrorStatus(HTTPStatus.BAD_REQUEST, grpc.StatusCode.INVALID_ARGUMENT, None)
         case _:
             return ErrorStatus(
                 HTTPStatus.SERVICE_UNAVAILABLE, grpc.StatusCode.UNAVAILABLE, RETRY_AFTER_S
             )
+
+
+_ALL: Final = (
+    TooLargeError,
+    UnauthorizedError,
+    UnsupportedMediaError,
+    SlowBodyError,
+    FairShareError,
+    DecodeError,
+    StorageError,
+)
+
+CODES: Final = tuple(
+    sorted(
+        {"200", "OK"}
+        | {str(status_of(kind()).http.value) for kind in _ALL}
+        | {status_of(kind()).grpc.name for kind in _ALL}
+    )
+)
+"""Every status an export can be answered with, as HTTP and gRPC name it."""

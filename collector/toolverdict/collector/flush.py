@@ -10,29 +10,32 @@ import os
 import queue
 import threading
 from collections import Counter
-from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from toolverdict.collector.decode import Row, iter_rows, table_of
+from toolverdict.collector.decoders import decoder
 from toolverdict.collector.durable import sync_folder
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.lake import Lake
+from toolverdict.collector.lake.store import LocalStore
 from toolverdict.collector.parts import write_part
-from toolverdict.collector.segment import SegmentId, read_segment, segment_id_of
+from toolverdict.collector.segment import Frame, SegmentId, read_segment, segment_id_of
 from toolverdict.collector.signals import WIRE, Signal
 
 _LOG = logging.getLogger(__name__)
 
 MAX_PART_ROWS: Final = 100_000
-"""Rows of a segment that are in memory at once, about 200 MiB; more of them make another part.
+"""Rows of a part, about 200 MiB in memory; further rows of a segment make another part.
 
 Part of the format of the log: a segment that an earlier run had half written must be cut alike.
 """
 
 RETRY_S: Final = 5.0
 """Seconds until a segment is tried again that the disk did not take."""
+
+
+_EXPANDED: Final = threading.Semaphore(1)
+"""A segment in memory is many times its size: one at a time, however many lakes are written."""
 
 
 class Flushed(NamedTuple):
@@ -61,11 +64,9 @@ def flush_segment(lake: Lake, path: Path) -> Flushed:
         writer = _PartWriter(lake, segment)
         for frame in content.frames:
             try:
-                rows = iter_rows(frame.signal, frame.body, frame.received_unix_nano)
+                writer.add(frame)
             except DecodeError:
                 damage = damage or "a frame cannot be decoded"
-            else:
-                writer.add(frame.signal, rows)
         counts = writer.close()
     if damage is None:
         path.unlink()
@@ -101,36 +102,35 @@ class _PartWriter:
     def __init__(self, lake: Lake, segment: SegmentId) -> None:
         self._lake = lake
         self._segment = segment
-        self._rows: dict[Signal, list[Row]] = {signal: [] for signal in Signal}
+        self._builders = {signal: decoder().rows(signal) for signal in Signal}
         self._next_part: Counter[Signal] = Counter()
         self._counts: Counter[Signal] = Counter()
 
-    def add(self, signal: Signal, rows: Iterable[Row]) -> None:
-        waiting = self._rows[signal]
-        for row in rows:
-            waiting.append(row)
-            if len(waiting) == MAX_PART_ROWS:
-                self._write(signal)
+    def add(self, frame: Frame) -> None:
+        """Take the rows of a frame.
+
+        Raises:
+            DecodeError: when it cannot be decoded; none of its rows is taken.
+        """
+        builder = self._builders[frame.signal]
+        builder.feed(frame.body, frame.received_unix_nano)
+        while builder.num_rows >= MAX_PART_ROWS:
+            self._write(frame.signal, MAX_PART_ROWS)
 
     def close(self) -> Counter[Signal]:
         """Write what is left; returns how many rows there were."""
-        for signal in Signal:
-            self._write(signal)
+        for signal, builder in self._builders.items():
+            if builder.num_rows:
+                self._write(signal, builder.num_rows)
         return self._counts
 
-    def _write(self, signal: Signal) -> None:
-        # sorted() is stable: within a bucket the rows stay in the order of arrival.
-        rows = sorted(self._rows[signal], key=self._bucket_of)
-        for bucket, members in groupby(rows, key=self._bucket_of):
-            table = table_of(signal, list(members))
-            number = self._next_part[signal]
+    def _write(self, signal: Signal, rows: int) -> None:
+        """Write the next rows: a part of every bucket that has any of them."""
+        number = self._next_part[signal]
+        for bucket, table in self._builders[signal].take_sorted(rows, self._lake.buckets):
             write_part(self._lake, self._segment, signal, bucket, table, number)
-        self._counts[signal] += len(rows)
+        self._counts[signal] += rows
         self._next_part[signal] += 1
-        self._rows[signal].clear()
-
-    def _bucket_of(self, row: Row) -> int:
-        return self._lake.bucket_of(row[0])  # trace_id is the first column of both schemas
 
 
 class Flusher:
@@ -174,7 +174,9 @@ class Flusher:
 
     def _run(self) -> None:
         while (path := self._segments.get()) is not None:
-            if self._flush(path):
+            if self._is_in_vain():
+                self._failed.append(path)
+            elif self._flush(path):
                 with self._lock:
                     del self._sizes[path]
             elif self._stop.wait(RETRY_S):
@@ -182,18 +184,27 @@ class Flusher:
             else:
                 self._segments.put(path)  # behind the others, which may fare better
 
+    def _is_in_vain(self) -> bool:
+        """Whether we are to end and an object store did not answer: it takes seconds each time."""
+        is_remote = not isinstance(self._lake.store, LocalStore)
+        return is_remote and self._stop.is_set() and bool(self._failed)
+
     def _flush(self, path: Path) -> bool:
         """Whether a segment is done with: stored or set aside."""
         try:
-            flushed = flush_segment(self._lake, path)
+            with _EXPANDED:
+                flushed = flush_segment(self._lake, path)
             self.stored.update(flushed.counts)
             self.set_aside += flushed.damage is not None
-        except (OSError, MemoryError):
+        except (OSError, MemoryError) as error:
             if not os.path.lexists(path):
                 self.taken_away += 1
                 _LOG.error("%s was taken away from the log by someone else", path.name)
                 return True
-            _LOG.exception("%s could not be written as Parquet and stays in the log", path.name)
+            reason = (str(error) or type(error).__name__).partition("\n")[0]
+            _LOG.error(
+                "%s could not be written as Parquet and stays in the log: %s", path.name, reason
+            )
             return False
         except Exception:  # noqa: BLE001 - one bad segment must not stop those after it
             _LOG.exception("%s cannot be turned into Parquet", path.name)

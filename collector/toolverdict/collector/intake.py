@@ -3,27 +3,26 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-from toolverdict.collector.bounds import check_json, check_protobuf
+from toolverdict.collector.bounds import check_json
 from toolverdict.collector.content import MediaType, too_large_message
-from toolverdict.collector.decode import parse
+from toolverdict.collector.decoders import decoder
 from toolverdict.collector.errors import OverloadedError, TooLargeError
-from toolverdict.collector.flush import Flusher
 from toolverdict.collector.otlp_json import protobuf_of_json
+from toolverdict.collector.redaction import Redactor
 from toolverdict.collector.settings import CollectorSettings
-from toolverdict.collector.signals import WIRE, Request, Response, Signal
-from toolverdict.collector.validate import log_fault, log_warning, span_fault
-from toolverdict.collector.wal import WriteAheadLog
+from toolverdict.collector.signals import WIRE, Response, Signal
+from toolverdict.collector.store import Stores
 
 _LOG = logging.getLogger(__name__)
 
 INLINE_BYTES: Final = 64 * 1024
 """Larger bodies are worked on in a thread, so that health checks are answered meanwhile."""
+
+NATIVE_INLINE_BYTES: Final = 1024 * 1024
+"""The native decoder judges so many in less time than it takes to change threads and back."""
 
 _LARGE_AT_ONCE: Final = 2
 """Larger bodies that are parsed at a time: as messages they are many times their size."""
@@ -52,44 +51,29 @@ def prepare(
     if media_type is MediaType.JSON:
         check_json(body, settings.max_request_messages)
         body = protobuf_of_json(body, WIRE[signal].request)
-    check_protobuf(signal, body, settings.max_request_records, settings.max_request_messages)
-    accepted = 0
-    rejected: Counter[str] = Counter()
-    warnings: Counter[str] = Counter()
-    for fault, warning in _judge(parse(signal, body)):
-        if fault is not None:
-            rejected[fault] += 1
-            continue
-        accepted += 1
-        if warning is not None:
-            warnings[warning] += 1
-    return Prepared(body, accepted, rejected, warnings)
-
-
-def _judge(request: Request) -> Iterator[tuple[str | None, str | None]]:
-    """Fault and warning of every record."""
-    if isinstance(request, ExportTraceServiceRequest):
-        for resource_spans in request.resource_spans:
-            for scope_spans in resource_spans.scope_spans:
-                for span in scope_spans.spans:
-                    yield span_fault(span), None
-    else:
-        for resource_logs in request.resource_logs:
-            for scope_logs in resource_logs.scope_logs:
-                for record in scope_logs.log_records:
-                    yield log_fault(record), log_warning(record)
+    judgement = decoder().judge(
+        signal, body, settings.max_request_records, settings.max_request_messages
+    )
+    return Prepared(body, *judgement)
 
 
 class Intake:
     """Takes requests from both transports and answers once they are on the disk."""
 
-    def __init__(self, wal: WriteAheadLog, flusher: Flusher, settings: CollectorSettings) -> None:
-        """Bind the log that is written, and the flusher whose backlog limits what is taken."""
-        self._wal = wal
-        self._flusher = flusher
+    def __init__(
+        self,
+        stores: Stores,
+        settings: CollectorSettings,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """Bind where requests go and what is taken out of them before."""
+        self._stores = stores
         self._settings = settings
-        self._inflight_bytes = 0
+        self._metrics = stores.metrics
+        self._redactor = redactor
+        self._judges_natively = decoder().name == "native"
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._large_json = asyncio.Semaphore(1)  # its values are larger still than messages
         self.accepted: Counter[Signal] = Counter()
         """Spans and log records acknowledged."""
         self.rejected: Counter[Signal] = Counter()
@@ -100,32 +84,12 @@ class Intake:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the log can be written, as far as is known."""
-        return not self._wal.is_failing
+        """Whether the logs can be written, as far as is known."""
+        return not any(store.wal.is_failing for store in self._stores)
 
-    @contextmanager
-    def reserving(self) -> Iterator[Callable[[int], None]]:
-        """Account for the bytes of one request as they come in.
-
-        Yields:
-            A function that adds bytes, and raises OverloadedError when all requests together
-            hold more than the limit. The bytes are given back at the end.
-        """
-        held = 0
-
-        def reserve(size: int) -> None:
-            nonlocal held
-            if self._inflight_bytes + size > self._settings.max_inflight_bytes:
-                raise OverloadedError("too many requests are in flight; send the request later")
-            self._inflight_bytes += size
-            held += size
-
-        try:
-            yield reserve
-        finally:
-            self._inflight_bytes -= held
-
-    async def accept(self, signal: Signal, media_type: MediaType, body: bytes) -> Response:
+    async def accept(
+        self, signal: Signal, media_type: MediaType, body: bytes, tenant: str | None = None
+    ) -> Response:
         """Store one request; the response may be sent as soon as this returns.
 
         Raises:
@@ -134,29 +98,38 @@ class Intake:
         """
         if len(body) > self._settings.max_body_bytes:
             raise TooLargeError(too_large_message(self._settings.max_body_bytes))
-        if len(body) <= INLINE_BYTES:
-            prepared = prepare(signal, media_type, body, self._settings)
+        if len(body) <= self._inline_bytes(media_type):
+            prepared = self._prepare(signal, media_type, body)
         else:
-            async with self._large:
-                prepared = await asyncio.to_thread(
-                    prepare, signal, media_type, body, self._settings
-                )
+            is_json = media_type is MediaType.JSON
+            async with self._large_json if is_json else nullcontext(), self._large:
+                prepared = await asyncio.to_thread(self._prepare, signal, media_type, body)
         if prepared.accepted:
-            if self._flusher.backlog_bytes > self._settings.max_wal_bytes:
+            store = await self._stores.of(tenant)
+            if store.flusher.backlog_bytes > self._settings.max_wal_bytes:
                 raise OverloadedError("too much of the log waits for Parquet; send it later")
-            await self._append(signal, prepared.body)
+            # Shielded: a client that goes away does not take its request out of the group.
+            await asyncio.shield(asyncio.wrap_future(store.wal.append(signal, prepared.body)))
         elif media_type is MediaType.JSON and not prepared.rejected:
             self._note_empty_json(signal)
         self.accepted[signal] += prepared.accepted
+        self._metrics.add("accepted_total", signal.name.lower(), amount=prepared.accepted)
         return self._respond(signal, prepared)
 
-    async def _append(self, signal: Signal, body: bytes) -> None:
-        # Shielded: a client that goes away does not take its request out of the group.
-        await asyncio.shield(asyncio.wrap_future(self._wal.append(signal, body)))
+    def _inline_bytes(self, media_type: MediaType) -> int:
+        is_quick = self._judges_natively and media_type is MediaType.PROTOBUF
+        return NATIVE_INLINE_BYTES if is_quick and self._redactor is None else INLINE_BYTES
+
+    def _prepare(self, signal: Signal, media_type: MediaType, body: bytes) -> Prepared:
+        prepared = prepare(signal, media_type, body, self._settings)
+        if self._redactor is None or not prepared.accepted:
+            return prepared
+        return prepared._replace(body=self._redactor.redact(signal, prepared.body))
 
     def _respond(self, signal: Signal, prepared: Prepared) -> Response:
         rejected = prepared.rejected.total()
         self.rejected[signal] += rejected
+        self._metrics.add("rejected_total", signal.name.lower(), amount=rejected)
         for reason in prepared.rejected.keys() - self._reasons_logged:
             self._reasons_logged.add(reason)
             _LOG.warning("rejected %s: %s (logged once)", WIRE[signal].noun, reason)
@@ -165,6 +138,7 @@ class Intake:
 
     def _note_empty_json(self, signal: Signal) -> None:
         self.empty_json_requests += 1
+        self._metrics.add("empty_json_requests_total")
         if self.empty_json_requests == 1:
             _LOG.warning(
                 "a JSON request to %s held no %s and was accepted as OTLP demands; is data of "

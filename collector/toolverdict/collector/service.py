@@ -1,26 +1,27 @@
-"""The whole daemon, top down: lock, start, serve, drain, stop."""
+"""The daemon of one process, top down: lock, start, serve, drain, stop."""
 
 import asyncio
 import logging
 import signal as unix_signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from toolverdict.collector.claim import cannot_write, claim
 from toolverdict.collector.connections import raise_file_limit
 from toolverdict.collector.errors import StorageError
-from toolverdict.collector.flush import Flusher
 from toolverdict.collector.intake import Intake
-from toolverdict.collector.lake import Lake
 from toolverdict.collector.otlp_grpc import GrpcServer, join_address
 from toolverdict.collector.otlp_http import HttpServer
-from toolverdict.collector.parts import remove_unfinished
-from toolverdict.collector.segment import refuse_newer
+from toolverdict.collector.reception import Reception
+from toolverdict.collector.redaction import read_redactor
+from toolverdict.collector.sampling.policy import SamplingPolicy
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import WIRE, Signal
-from toolverdict.collector.wal import UNNAMED_SUFFIX, WriteAheadLog
+from toolverdict.collector.store import Stores
+from toolverdict.collector.upkeep import keep_up
+from toolverdict.collector.versions import versions
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,11 +35,23 @@ class Addresses(NamedTuple):
     grpc: str
     """host:port"""
     http: str
-    """http://host:port"""
+    """http://host:port, or https:// with TLS."""
 
 
-async def run(settings: CollectorSettings, on_ready: Callable[[Addresses], None]) -> None:
+async def run(
+    settings: CollectorSettings,
+    on_ready: Callable[[Addresses], None],
+    worker: int | None = None,
+    lifeline: int | None = None,
+) -> None:
     """Collect until SIGTERM or SIGINT, then store everything and return.
+
+    Args:
+        settings: of the collector.
+        on_ready: called once both servers listen.
+        worker: which of several processes this is; None for the only one.
+        lifeline: a pipe whose other end is closed when the process that started this one ends,
+            which is a reason to stop, too.
 
     Raises:
         ConfigError: when the collector cannot start.
@@ -55,108 +68,103 @@ async def run(settings: CollectorSettings, on_ready: Callable[[Addresses], None]
     for number in STOP_SIGNALS:
         # Not the loop's own way, which gives the signals back before the process has ended.
         unix_signal.signal(number, ask_to_stop)
-    async with collecting(settings) as addresses:
+    if lifeline is not None:
+        loop.add_reader(lifeline, stop.set)
+    async with collecting(settings, worker) as addresses:
         on_ready(addresses)
         await stop.wait()
         _LOG.info("stopping")
 
 
 @asynccontextmanager
-async def collecting(settings: CollectorSettings) -> AsyncIterator[Addresses]:
+async def collecting(
+    settings: CollectorSettings, worker: int | None = None
+) -> AsyncIterator[Addresses]:
     """A collector that serves inside the block and has stored everything after it.
 
     Raises:
         ConfigError: when the collector cannot start.
         StorageError: as :func:`run` does.
     """
-    with claim(settings.data_dir) as claimed:
-        lake, wal_folder = _prepare_lake(settings.data_dir), claimed.wal_folder
-        left_over = _left_over(wal_folder)
-        flusher = Flusher(lake)
-        wal = WriteAheadLog(wal_folder, settings, flusher.submit, claimed.check)
-        intake = Intake(wal, flusher, settings)
-        try:
-            async with _listening(intake, settings) as addresses:
-                # After the ports are bound, so that a port in use is told at once.
-                for path, size in left_over:
-                    flusher.submit(path, size)
-                yield addresses
-        finally:
-            # Both transports are silent now: what they acknowledged goes to the disk in order.
-            await asyncio.to_thread(wal.close)
-            failed = await asyncio.to_thread(flusher.close)
-        _report(intake, flusher)
-        _raise_for_loss(len(failed), flusher, wal_folder)
+    redactor = read_redactor(settings.redaction_file) if settings.redaction_file else None
+    if settings.sampling_file is not None:
+        SamplingPolicy.load(
+            settings.sampling_file
+        )  # the upkeep reads it each time; here to be told
+    stores = Stores(settings, worker)
+    try:
+        intake = Intake(stores, settings, redactor)
+        reception = Reception(settings, stores, intake)
+        async with _listening(reception, settings, worker) as addresses:
+            if worker is None:
+                warn_of_exposure(settings)
+            # After the ports are bound, so that a port in use is told at once.
+            stores.replay()
+            yield addresses
+    finally:
+        # Both transports are silent now: what they acknowledged goes to the disk in order.
+        result = await asyncio.to_thread(stores.close)
+    _report(intake, result.stored)
+    if result.losses:
+        raise StorageError(". ".join(result.losses))
+
+
+def warn_of_exposure(settings: CollectorSettings) -> None:
+    """Say in one line that more than this machine may send, when nothing keeps strangers out."""
+    missing = [
+        option
+        for option, given in (
+            ("--tls-cert", settings.tls_certificate),
+            ("--tokens", settings.tokens_file or settings.tls_client_ca),
+        )
+        if given is None
+    ]
+    if missing and not _is_loopback(settings.host):
+        _LOG.warning(
+            "listening on %s without %s: whoever reaches this address can send, or read what is "
+            "sent",
+            settings.host,
+            " and ".join(missing),
+        )
 
 
 @asynccontextmanager
-async def _listening(intake: Intake, settings: CollectorSettings) -> AsyncIterator[Addresses]:
-    http, grpc = HttpServer(intake, settings), GrpcServer(intake, settings)
+async def _listening(
+    reception: Reception, settings: CollectorSettings, worker: int | None
+) -> AsyncIterator[Addresses]:
+    http, grpc = HttpServer(reception, settings), GrpcServer(reception, settings)
+    background = [asyncio.create_task(reception.keep_fresh())]
+    if settings.compact_every_s is not None and not worker:
+        background.append(asyncio.create_task(keep_up(settings, settings.compact_every_s)))
+    scheme = "http" if settings.tls_certificate is None else "https"
     try:
         http_port = await http.start()
         grpc_port = await grpc.start()
+        _LOG.info("%s", ", ".join(f"{name} {value}" for name, value in versions().items()))
         yield Addresses(
             grpc=join_address(settings.host, grpc_port),
-            http=f"http://{join_address(settings.host, http_port)}",
+            http=f"{scheme}://{join_address(settings.host, http_port)}",
         )
     finally:
         await asyncio.gather(http.stop(), grpc.stop())
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
 
 
-def _prepare_lake(folder: Path) -> Lake:
+def _is_loopback(host: str) -> bool:
     try:
-        lake = Lake.create(folder)
-        unfinished = remove_unfinished(lake)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    if unfinished:
-        _LOG.info("removed %d unfinished files", unfinished)
-    return lake
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
-def _left_over(wal_folder: Path) -> list[tuple[Path, int]]:
-    """Segments of an earlier run that did not become Parquet, with their sizes, in order."""
-    try:
-        for path in wal_folder.glob(f"*{UNNAMED_SUFFIX}"):
-            path.unlink()
-        paths = sorted(wal_folder.glob("*.log"))
-        for path in paths:
-            if path.is_file():
-                refuse_newer(path)
-        sizes = [path.lstat().st_size for path in paths]
-    except OSError as error:
-        raise cannot_write(wal_folder, error) from error
-    if paths:
-        _LOG.info("replaying %d segments of an earlier run", len(paths))
-    return list(zip(paths, sizes, strict=True))
-
-
-def _raise_for_loss(failed: int, flusher: Flusher, wal_folder: Path) -> None:
-    """Say at the end, in one line, what did not become Parquet."""
-    losses = [
-        (
-            failed,
-            f"could not be written as Parquet and stay in {wal_folder}; make room and start "
-            "the collector again",
-        ),
-        (flusher.set_aside, f"were damaged and are in {wal_folder / 'quarantine'}; look at them"),
-        (
-            flusher.taken_away,
-            f"were taken out of {wal_folder} by someone else; put them back and "
-            "start the collector again",
-        ),
-    ]
-    told = [f"{count} segments {fate}" for count, fate in losses if count]
-    if told:
-        raise StorageError(". ".join(told))
-
-
-def _report(intake: Intake, flusher: Flusher) -> None:
+def _report(intake: Intake, stored: Counter[Signal]) -> None:
     for signal in Signal:
         _LOG.info(
             "%s: %d acknowledged, %d rejected, %d written as Parquet",
             WIRE[signal].noun,
             intake.accepted[signal],
             intake.rejected[signal],
-            flusher.stored[signal],
+            stored[signal],
         )

@@ -1,8 +1,6 @@
 """A real collector process for tests and demonstrations, and what it takes to talk to it."""
 
-import base64
 import json
-import math
 import os
 import subprocess
 import sys
@@ -13,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+from toolverdict.collector.otlp_json_encode import otlp_json_of as otlp_json_of
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
@@ -135,40 +133,6 @@ def make_request(*spans: Span) -> ExportTraceServiceRequest:
     """An export request with these spans under one resource and scope."""
     scope_spans = ScopeSpans(scope=InstrumentationScope(name="test"), spans=spans)
     return ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=[scope_spans])])
-
-
-def otlp_json_of(message: Message, *, integers_as_strings: bool = True) -> bytes:
-    """A message in the JSON of OTLP: ids in hex, enums as numbers.
-
-    Args:
-        message: an export request.
-        integers_as_strings: 64-bit integers as strings, as the specification writes them, or as
-            numbers, as several SDKs do.
-    """
-    return json.dumps(_json_tree(message, integers_as_strings)).encode()
-
-
-def _json_tree(message: Message, as_strings: bool) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for field, value in message.ListFields():
-        if field.is_repeated:
-            tree[field.json_name] = [_json_value(field, item, as_strings) for item in value]
-        else:
-            tree[field.json_name] = _json_value(field, value, as_strings)
-    return tree
-
-
-def _json_value(field: FieldDescriptor, value: Any, as_strings: bool) -> Any:
-    if field.message_type is not None:
-        return _json_tree(value, as_strings)
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        is_id = field.name in ("trace_id", "span_id", "parent_span_id")
-        return value.hex() if is_id else base64.b64encode(value).decode()
-    if field.type in (FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_FIXED64) and as_strings:
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
-    return value
 
 
 def _answer(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:

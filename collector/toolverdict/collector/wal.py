@@ -4,10 +4,13 @@ One thread takes everything that waits, writes it with one ``write``, syncs once
 resolves the futures of the requests. A file that failed to write or sync is never written or
 synced again: after a failed fsync the kernel may have dropped the very pages a second fsync would
 report as safe. Its durable part goes on to Parquet; the next group tries a new file.
+
+With :attr:`Fsync.INTERVAL` the futures resolve after the write, and the sync follows in time.
 """
 
 import errno
 import logging
+import math
 import os
 import threading
 import time
@@ -28,7 +31,7 @@ from toolverdict.collector.segment import (
     pack_frame,
     pack_header,
 )
-from toolverdict.collector.settings import CollectorSettings
+from toolverdict.collector.settings import CollectorSettings, Fsync
 from toolverdict.collector.signals import Signal
 
 _LOG = logging.getLogger(__name__)
@@ -56,12 +59,15 @@ class _ActiveSegment:
         self.segment = segment
         self.path = folder / f"{segment.text}.log"
         self.sealed_at_s = 0.0
+        self.sync_at_s: float | None = None
+        """When what was acknowledged before its sync has to be on the disk."""
         self.durable_bytes = 0
         # Named only when its header is on the disk: a segment without one is damaged, not new.
         unnamed = folder / f"{segment.text}{UNNAMED_SUFFIX}"
         self._descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         try:
-            self.write(pack_header(segment.created_unix_nano))
+            self._write([pack_header(segment.created_unix_nano)])
+            self.sync()
             unnamed.rename(self.path)
             sync_folder(folder)
         except Exception:
@@ -70,28 +76,36 @@ class _ActiveSegment:
                 unnamed.unlink(missing_ok=True)
             raise
 
-    def write(self, data: bytes) -> None:
-        """Append and wait for the disk."""
-        write_all(self._descriptor, data)
-        sync_file(self._descriptor)
-        self.durable_bytes += len(data)
-
-    def append(self, data: bytes) -> None:
+    def append(self, pieces: list[bytes], *, sync: bool) -> None:
         """Write, and make sure that the next start would find it under its name.
 
         A file that was deleted or moved away takes every byte and keeps none.
         """
         before = self.durable_bytes
-        self.write(data)
-        if not os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
+        try:
+            self._write(pieces)
+            if sync:
+                self.sync()
+            if not os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+        except OSError:
             self.durable_bytes = before
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+            raise
+
+    def _write(self, pieces: list[bytes]) -> None:
+        write_all(self._descriptor, pieces)
+        self.durable_bytes += sum(map(len, pieces))
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        self.sync_at_s = None
+        sync_file(self._descriptor)
 
     def seal(self) -> None:
         """Close in order; the seal only helps to tell damage from a torn end, so no sync."""
         try:
             seal = pack_frame(self.segment, SEAL, time.time_ns(), b"")
-            write_all(self._descriptor, b"".join(seal))
+            write_all(self._descriptor, seal)
         except OSError:
             _LOG.warning("%s could not be sealed", self.path.name)
         self._close()
@@ -122,6 +136,7 @@ class WriteAheadLog:
         settings: CollectorSettings,
         on_sealed: Callable[[Path, int], None],
         check_folder: Callable[[], None],
+        observe_sync: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Start the writer thread.
 
@@ -132,7 +147,9 @@ class WriteAheadLog:
                 grow any more.
             check_folder: called before each new segment; raises StorageError when the folder is
                 no longer the one that this process has locked.
+            observe_sync: called in the writer's thread with the seconds that a group took.
         """
+        self._observe_sync = observe_sync
         self._check_folder = check_folder
         self._folder = folder
         self._settings = settings
@@ -193,6 +210,7 @@ class WriteAheadLog:
             group, closing = self._next_group()
             if group:
                 self._commit(group)
+            self._sync_in_time(closing)
             if self._active is not None and (closing or self._is_full(self._active)):
                 self._seal(self._active)
             if closing and not group:
@@ -207,7 +225,8 @@ class WriteAheadLog:
             while not self._pending and not self._closing:
                 wait_s = None
                 if self._active is not None:
-                    wait_s = self._active.sealed_at_s - time.monotonic()
+                    due_s = min(self._active.sealed_at_s, self._active.sync_at_s or math.inf)
+                    wait_s = due_s - time.monotonic()
                     if wait_s <= 0:
                         return [], False
                 self._changed.wait(wait_s)
@@ -248,14 +267,41 @@ class WriteAheadLog:
         pieces: list[bytes] = []
         for item in group:
             pieces += pack_frame(active.segment, item.signal, time.time_ns(), item.body)
+        started_s = time.monotonic()
         try:
-            active.append(b"".join(pieces))
+            active.append(pieces, sync=self._settings.fsync is Fsync.ALWAYS)
         except Exception:
-            self._active = None
-            active.abandon()
-            if active.durable_bytes > HEADER_BYTES:
-                self._on_sealed(active.path, active.durable_bytes)
+            self._give_up(active)
             raise
+        self._observe_sync(time.monotonic() - started_s)
+        if self._settings.fsync is Fsync.INTERVAL and active.sync_at_s is None:
+            active.sync_at_s = started_s + self._settings.fsync_interval_s
+
+    def _sync_in_time(self, closing: bool) -> None:
+        """Bring to the disk what was acknowledged some time ago, and what is sealed now."""
+        active = self._active
+        if active is None or active.sync_at_s is None:
+            return
+        if not (closing or self._is_full(active) or time.monotonic() >= active.sync_at_s):
+            return
+        try:
+            active.sync()
+        except OSError as error:
+            # Too late to refuse: the end of the power may now cost more than the interval.
+            self._failed_at_s = time.monotonic()
+            _LOG.error(
+                "%s was acknowledged but could not be synced (%s)",
+                active.path.name,
+                error.strerror,
+            )
+            self._give_up(active)
+
+    def _give_up(self, active: _ActiveSegment) -> None:
+        """Never write to a file again that failed; what it holds goes on to Parquet."""
+        self._active = None
+        active.abandon()
+        if active.durable_bytes > HEADER_BYTES:
+            self._on_sealed(active.path, active.durable_bytes)
 
     def _finish(self, group: list[_Pending], failure: str | None) -> None:
         with self._changed:

@@ -1,0 +1,102 @@
+"""The native decoder: ``collector/native``, compiled, behind the interface of ``decoders``.
+
+Importing this fails where it was not built. It makes the same tables as
+:mod:`toolverdict.collector.decode`, which is its referee.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from toolverdict.collector import _decode
+from toolverdict.collector.bounds import MESSAGES, malformed, too_many
+from toolverdict.collector.schema import SCHEMAS
+from toolverdict.collector.signals import WIRE, Signal
+from toolverdict.collector.validate import LOG_FAULTS, LOG_WARNINGS, SPAN_FAULTS, Judgement
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+_FAULTS: Final = {Signal.TRACES: SPAN_FAULTS, Signal.LOGS: LOG_FAULTS}
+
+
+class NativeDecoder:
+    """Judges requests and builds tables of their rows, as a ``Decoder``."""
+
+    name: Final = "native"
+
+    def __init__(self) -> None:
+        """Check that the compiled decoder fits.
+
+        Raises:
+            ValueError: when it was built for another schema.
+        """
+        for signal in Signal:
+            self.rows(signal)
+
+    def judge(self, signal: Signal, body: bytes, max_records: int, max_messages: int) -> Judgement:
+        """See :meth:`toolverdict.collector.decoders.Decoder.judge`."""
+        try:
+            accepted, rejected, warnings = _decode.judge(signal, body, max_records, max_messages)
+        except _decode.Malformed:
+            raise malformed(signal) from None
+        except _decode.TooManyRecords:
+            raise too_many(max_records, WIRE[signal].noun) from None
+        except _decode.TooManyMessages:
+            raise too_many(max_messages, MESSAGES) from None
+        return Judgement(
+            accepted,
+            Counter({_FAULTS[signal][reason]: count for reason, count in rejected}),
+            Counter({LOG_WARNINGS[reason]: count for reason, count in warnings}),
+        )
+
+    def rows(self, signal: Signal) -> "NativeRowBuilder":
+        """A builder for the rows of one signal."""
+        return NativeRowBuilder(signal)
+
+
+class NativeRowBuilder:
+    """Rows of requests, until they are taken as a table, as a ``RowBuilder``."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._schema = SCHEMAS[signal]
+        self._builder = _decode.RowBuilder(signal, self._schema.__arrow_c_schema__())
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were not taken yet."""
+        return self._builder.num_rows
+
+    def feed(self, body: bytes | memoryview, received_unix_nano: int) -> None:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.feed`."""
+        try:
+            self._builder.feed(body, received_unix_nano)
+        except _decode.Malformed:
+            raise malformed(self._signal) from None
+
+    def take(self) -> pa.Table:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.take`."""
+        return self._table(self._builder.take())
+
+    def take_sorted(self, rows: int, buckets: int) -> list[tuple[int, pa.Table]]:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.take_sorted`."""
+        taken = self._builder.take_sorted(rows, buckets)
+        return [(bucket, self._table(array)) for bucket, array in taken]
+
+    def _table(self, array: "CapsuleType") -> pa.Table:
+        return pa.Table.from_batches([pa.record_batch(_Exported(self._schema, array))])
+
+
+class _Exported:
+    """What Arrow's PyCapsule protocol wants to see of a batch."""
+
+    def __init__(self, schema: pa.Schema, array: "CapsuleType") -> None:
+        self._schema = schema
+        self._array = array
+
+    def __arrow_c_array__(
+        self, requested_schema: object = None
+    ) -> tuple["CapsuleType", "CapsuleType"]:
+        return self._schema.__arrow_c_schema__(), self._array
