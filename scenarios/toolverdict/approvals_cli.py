@@ -6,10 +6,10 @@ reader anything else than it is.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -45,7 +45,7 @@ _Seen = Annotated[
 def _main() -> None:
     """See and answer approvals; rows are checked with the key in TOOLVERDICT_HASH_KEY.
 
-    Exits 0 when it did what it was told, and 2 when it could not.
+    Exits 0 when it did what it was told, and 2 when it could not, or when no row is intact.
     """
 
 
@@ -59,14 +59,25 @@ def list_command(
 ) -> None:
     """List approvals, the oldest first."""
     with _opened(db) as store:
-        records = store.list(status)
+        known = store.list()
+    records = [record for record in known if status in (None, record.status)]
     if as_json:
         typer.echo(json.dumps([_document(record) for record in records], indent=2))
-        return
+    else:
+        _print_list(records)
+    if known and not any(record.intact for record in known):
+        _fail(f"{db}: no approval in it is intact; is {HASH_KEY_ENV} the agent's?")
+
+
+def _print_list(records: Sequence[ApprovalRecord]) -> None:
+    if records:
+        typer.echo(f"{'ID':<29}  {'STATUS':<9}  {'EXPIRES':<20}  TOOL")
     for record in records:
         line = f"{record.id}  {_state(record):<9}  {shown_time(record.expires_at)}  {record.tool}"
-        warned = "  (look: hidden characters)" if _warnings(record) else ""
-        typer.echo(lookalikes.made_visible(f"{line}  asked by {record.requester}") + warned)
+        warned = "  (look: hidden characters)" if _tricks(record) else ""
+        flaw = "" if record.intact else f"  ({_flaw(record)})"
+        asked = f"{line}  asked by {record.requester}{flaw}"
+        typer.echo(lookalikes.made_visible(asked) + warned)
 
 
 @app.command("show")
@@ -132,9 +143,12 @@ def _opened(db: Path) -> Iterator[ApprovalStore]:
         with ApprovalStore(db, key=key_of(HASH_KEY_ENV), create=False) as store:
             yield store
     except ToolverdictError as error:
-        message = lookalikes.made_visible(f"toolverdict approvals: {error}")
-        print(message, file=sys.stderr)  # noqa: T201
-        raise typer.Exit(2) from None
+        _fail(str(error))
+
+
+def _fail(problem: str) -> NoReturn:
+    print(lookalikes.made_visible(f"toolverdict approvals: {problem}"), file=sys.stderr)  # noqa: T201
+    raise typer.Exit(2) from None
 
 
 def _get(store: ApprovalStore, approval_id: str) -> ApprovalRecord:
@@ -155,7 +169,7 @@ def _print(record: ApprovalRecord, *, as_json: bool) -> None:
         "requester": record.requester,
         **{name: value for name, value in record.content.items() if name not in ("v", "arguments")},
         "action": record.action_digest,
-        "presented": record.presented_hash,
+        "presented_hash": record.presented_hash,
     }
     if record.decided_by is not None:
         fields["decided"] = f"by {record.decided_by} ({record.decided_kind})"
@@ -197,12 +211,23 @@ def _document(record: ApprovalRecord) -> dict[str, Any]:
 
 
 def _warnings(record: ApprovalRecord) -> tuple[str, ...]:
+    return _tricks(record) if record.intact else (*_tricks(record), _flaw(record))
+
+
+def _flaw(record: ApprovalRecord) -> str:
+    """What is wrong with a record that is not intact."""
+    key_id, ours = record.content.get("args_hash_key_id"), key_of(HASH_KEY_ENV).id
+    if isinstance(key_id, str) and key_id != ours:
+        return f"written with another hash key (id {key_id}, not {ours}); is {HASH_KEY_ENV} the agent's?"
+    return "this record was changed by somebody else, or written with another hash key"
+
+
+def _tricks(record: ApprovalRecord) -> tuple[str, ...]:
+    """What a reader should know of its texts."""
     content = {**record.content, "arguments": _read(record)}
     # Text by text: written as JSON, control characters are escaped and would be no warning.
     texts = [record.note, record.requester, *_leaves(content)]
     found = dict.fromkeys(warning for text in texts for warning in lookalikes.warnings(text))
-    if not record.intact:
-        found["this record was changed by somebody else, or written with another hash key"] = None
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from toolverdict.command_keys import key_of
-from toolverdict.instrument.errors import ToolverdictError
+from toolverdict.instrument.errors import StoreError, ToolverdictError
 from toolverdict.instrument.settings import HASH_KEY_ENV
 from toolverdict.instrument.stores import lookalikes
 from toolverdict.instrument.stores.audit import (
@@ -45,7 +45,7 @@ def verify_command(
     """
     try:
         found = _verify(db, checkpoints)
-    except (ToolverdictError, OSError, UnicodeDecodeError) as error:
+    except ToolverdictError as error:
         message = lookalikes.made_visible(f"toolverdict audit: {error}")
         print(message, file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None
@@ -61,7 +61,10 @@ def _verify(db: Path, checkpoints: Path | None) -> Verification:
     key = key_of(HASH_KEY_ENV)
     if checkpoints is None:
         return verify(db, key=key)
-    lines = checkpoints.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        lines = checkpoints.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise StoreError(f"{checkpoints}: cannot be read ({error.strerror})") from None
     anchors, torn = read_checkpoints(lines)
     found = verify(db, key=key, checkpoint_key=key_of(CHECKPOINT_KEY_ENV), checkpoints=anchors)
     return Verification(**{**asdict(found), "warnings": (*found.warnings, *torn)})

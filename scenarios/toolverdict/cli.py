@@ -11,8 +11,8 @@ def main() -> None:
         if error.name != "typer":
             raise
         print(  # noqa: T201
-            "toolverdict: the commands need more than an agent does; "
-            "install it with: pip install 'toolverdict[all]'",
+            "toolverdict: the commands need more than an agent does (to collect and score, the extra "
+            "all); install it with: pip install 'toolverdict[commands]'",
             file=sys.stderr,
         )
         sys.exit(2)

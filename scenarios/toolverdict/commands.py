@@ -22,12 +22,20 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "demo": _Command("toolverdict.scenarios.cli", "all", "Play, collect, score and report."),
     "collect": _Command("toolverdict.collector.cli", "collector", "Take OTLP, keep it as Parquet."),
+    "lake": _Command("toolverdict.collector.lake_cli", "collector", "Look after a lake."),
     "score": _Command("toolverdict.scoring.cli", "scoring", "Score the tool calls in a lake."),
-    "policy": _Command("toolverdict.policy_cli", "all", "Check a policy file."),
-    "catalog": _Command("toolverdict.catalog_cli", "all", "Pin the tools, see what changed."),
-    "approvals": _Command("toolverdict.approvals_cli", "all", "See and answer approvals."),
-    "keys": _Command("toolverdict.keys_cli", "all", "See idempotency keys, resolve lost calls."),
-    "audit": _Command("toolverdict.audit_cli", "all", "Check an audit log."),
+    "cases": _Command(
+        "toolverdict.scoring.cases_cli", "scoring", "Check cases, print their schema."
+    ),
+    "gate": _Command("toolverdict.scoring.gate.cli", "scoring", "May this version go out?"),
+    "compare": _Command("toolverdict.scoring.compare.cli", "scoring", "What got worse since?"),
+    "policy": _Command("toolverdict.policy_cli", "commands", "Check a policy file."),
+    "catalog": _Command("toolverdict.catalog_cli", "commands", "Pin the tools, see what changed."),
+    "approvals": _Command("toolverdict.approvals_cli", "commands", "See and answer approvals."),
+    "keys": _Command(
+        "toolverdict.keys_cli", "commands", "See idempotency keys, resolve lost calls."
+    ),
+    "audit": _Command("toolverdict.audit_cli", "commands", "Check an audit log."),
 }
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
@@ -48,7 +48,7 @@ def _main() -> None:
     key in TOOLVERDICT_HASH_KEY; one that somebody else wrote is shown as damaged, and stops the calls
     with its key until it is resolved.
 
-    Exits 0 when it did what it was told, and 2 when it could not.
+    Exits 0 when it did what it was told, and 2 when it could not, or when no row is intact.
     """
 
 
@@ -61,12 +61,17 @@ def list_command(
 ) -> None:
     """List keys, the one that changed longest ago first."""
     with _opened(db) as store:
-        records = [record for record in store.keys(tool=tool) if state in (None, record.state)]
+        known = store.keys(tool=tool)
+    records = [record for record in known if state in (None, record.state)]
     if as_json:
         typer.echo(json.dumps([record.as_json() for record in records], indent=2))
-        return
-    for record in records:
-        typer.echo(_line(record))
+    else:
+        for record in records:
+            typer.echo(_line(record))
+    if known and not any(record.intact for record in known):
+        _fail(
+            f"{db}: no key in it is intact: written with another hash key? is {HASH_KEY_ENV} the agent's?"
+        )
 
 
 @app.command("resolve")
@@ -107,9 +112,12 @@ def _opened(db: Path) -> Iterator[IdempotencyStore]:
         with IdempotencyStore(db, key=key_of(HASH_KEY_ENV), create=False) as store:
             yield store
     except ToolverdictError as error:
-        message = lookalikes.made_visible(f"toolverdict keys: {error}")
-        print(message, file=sys.stderr)  # noqa: T201
-        raise typer.Exit(2) from None
+        _fail(str(error))
+
+
+def _fail(problem: str) -> NoReturn:
+    print(lookalikes.made_visible(f"toolverdict keys: {problem}"), file=sys.stderr)  # noqa: T201
+    raise typer.Exit(2) from None
 
 
 def _the_one(

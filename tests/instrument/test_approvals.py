@@ -347,3 +347,34 @@ def test_only_a_receiver_is_left_out() -> None:
             Desk.static(Desk(), 1)  # type: ignore[arg-type]
         SubDesk().method(3)
     assert shown == [{"self": "eve", "x": 1}, {"self": "eve", "x": 1}, {"x": 3}]
+
+
+def test_each_failure_of_an_approver_is_logged_once_and_said_to_the_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "toolverdict.instrument")
+
+    def also_raising(request: ApprovalRequest) -> Approval:
+        raise KeyError("secret")
+
+    for approver, kind in ((raising, "RuntimeError"), (also_raising, "KeyError")):
+        with capture_spans(policy=ASK, approver=approver):
+            for _ in range(2):
+                with pytest.raises(ApprovalRequired, match=rf"the approver failed \({kind}\)$"):
+                    pay("o-1", [])
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert [text.split("(")[1].split(")")[0] for text in warned] == ["RuntimeError", "KeyError"]
+    where = [r.getMessage() for r in caplog.records if r.levelname == "DEBUG"]
+    assert len(where) == 2
+    assert "also_raising" in where[1]
+    assert "in raising" in where[0]
+    assert "no connection" not in caplog.text.replace('RuntimeError("no connection")', "")
+
+
+async def test_an_async_tool_hears_of_a_failed_approver_too() -> None:
+    with (
+        capture_spans(policy=ASK, approver=raising),
+        pytest.raises(ApprovalRequired, match="the approver failed") as waiting,
+    ):
+        await pay_async("o-1", [])
+    assert waiting.value.failure == "RuntimeError"

@@ -1,6 +1,7 @@
 """Whatever is done to a log, whoever has its keys and checkpoints finds out."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolverdict.instrument import ConfigurationError, Outcome, guard
+from toolverdict.instrument import ConfigurationError, Outcome, configure, guard
 from toolverdict.instrument.errors import AuditFailed, StoreError
 from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.stores import audit
@@ -464,3 +465,40 @@ async def test_the_event_loop_goes_on_while_somebody_else_writes(log: AuditLog, 
     with pytest.raises(AuditFailed):
         await audit.begin_async(log, labelled=True, body={})
     assert await audit.begin_async(log, labelled=False, body={}) is None
+
+
+def test_a_short_process_leaves_a_checkpoint_of_its_last_record(path: Path, tmp_path: Path) -> None:
+    """Nobody closes the log, and far fewer records than ``every_records`` were written."""
+    sent = tmp_path / "checkpoints"
+    code = f"""
+from toolverdict.instrument import configure, tool
+from toolverdict.instrument.stores.audit import AuditLog, CheckpointFile
+key, other = "6b" * 32, "61" * 32
+log = AuditLog({str(path)!r}, key=key, checkpoint_key=other, emit=CheckpointFile({str(sent)!r}))
+configure(hash_key=key, audit=log)
+tool(lambda: None)()
+"""
+    environment = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    last = read_checkpoints(sent.read_text().splitlines())[0][-1]
+    assert last.seq == 2
+    assert last.is_genuine(HashKey.of("61" * 32))
+
+
+def test_shutting_telemetry_down_emits_the_last_checkpoint_once(
+    log: AuditLog, anchors: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    telemetry = configure(hash_key="6b" * 32, audit=log)
+    telemetry.shutdown()
+    assert anchors == []
+    calls(log, 1)
+    telemetry.shutdown()
+    telemetry.shutdown()
+    assert [anchor.seq for anchor in anchors] == [2]
+
+
+@pytest.mark.parametrize("name", [".", "none/checkpoints"])
+def test_checkpoints_that_cannot_be_written_are_refused_at_once(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="checkpoints cannot be written there"):
+        CheckpointFile(tmp_path / name)

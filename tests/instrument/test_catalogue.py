@@ -299,3 +299,14 @@ def test_a_module_that_ends_the_process_is_one_that_cannot_be_read(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(CatalogueError, match="cannot be imported"):
         catalogue_of([name])
+
+
+def test_a_file_of_python_is_named_as_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "tools.py").write_text("")
+    for path in ("shop/tools.py", "./shop/tools.py"):
+        with pytest.raises(CatalogueError, match=r"name its module instead: shop\.tools$"):
+            catalogue_of([path])

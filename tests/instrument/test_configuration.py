@@ -17,7 +17,11 @@ from toolverdict.instrument import (
     settings,
     tool,
 )
+from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.stores.approvals import ApprovalStore
+from toolverdict.instrument.stores.audit import AuditLog
+from toolverdict.instrument.stores.idempotency import IdempotencyStore
 
 KEY = "00112233445566778899aabbccddeeff"
 
@@ -195,3 +199,69 @@ def test_the_service_name_of_an_application_stays(
 ) -> None:
     configure(hash_key=KEY, service_name="x", endpoint="http://127.0.0.1:4318").shutdown()
     assert "service_name has no effect" in caplog.text
+
+
+def test_what_a_second_configure_drops_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "{version: 1, id: p, rules: [{id: d, effect: deny, tools: [get]}]}"
+    )
+    configure(
+        hash_key=KEY,
+        policy=tmp_path / "p.yaml",
+        approver=approve,
+        capture="full",
+        idempotency=IdempotencyStore(tmp_path / "agent.db"),
+        audit=AuditLog(tmp_path / "audit.db"),
+    )
+    assert not caplog.records
+    configure(hash_key=KEY, service_name="bot")
+    (record,) = caplog.records
+    assert "dropped: policy, approver, idempotency, audit, capture" in record.getMessage()
+    configure(hash_key=KEY)
+    configure(hash_key=KEY, policy=tmp_path / "p.yaml")
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("approver", "ann", "approver is of type str; give a function of an ApprovalRequest"),
+        ("idempotency", "agent.db", "idempotency is of type str; give IdempotencyStore(path)"),
+        ("audit", "audit.db", "audit is of type str; give AuditLog(path)"),
+        ("policy", {"version": 1}, "policy is of type dict; give a path, or Policy.parse(text)"),
+        ("hash_key", 7, "hash_key is of type int; give bytes or hexadecimal text"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_in_one_line(
+    setting: str, value: Any, said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        configure(**{"hash_key": KEY, setting: value})
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+    assert settings.current().provider is None
+
+
+def test_a_store_is_no_approver_and_has_one(tmp_path: Path) -> None:
+    with (
+        ApprovalStore(tmp_path / "agent.db", key=KEY) as store,
+        pytest.raises(ConfigurationError, match=r"ApprovalStore; give store.approver\(\)$"),
+    ):
+        configure(hash_key=KEY, approver=store)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("store", [ApprovalStore, IdempotencyStore, AuditLog])
+def test_a_store_takes_its_key_as_text_and_nothing_that_is_none(store: Any, tmp_path: Path) -> None:
+    for key in (KEY, bytes.fromhex(KEY), HashKey.of(KEY)):
+        store(tmp_path / "agent.db", key=key).close()
+    for no_key in (7, "short", "00"):
+        with pytest.raises(ConfigurationError, match=r"^key "):
+            store(tmp_path / "agent.db", key=no_key)
+
+
+def test_a_key_that_is_never_set_is_named() -> None:
+    nothing: Any = None
+    with pytest.raises(ConfigurationError, match="hash_key is of type NoneType; give bytes or"):
+        HashKey.of(nothing)

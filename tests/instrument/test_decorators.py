@@ -248,5 +248,15 @@ def test_a_decorated_function_carries_what_is_known_of_it() -> None:
         *["price", "greet", "search", "stream", "search"],
     ]
     assert specs[0].labels == ("payment",)
-    assert tool(name="twice")(search).__dict__[decorators.MARK].name == "twice"
     assert not hasattr(functools.partial(stream), decorators.MARK)
+
+
+def test_a_tool_is_not_decorated_twice() -> None:
+    @tool
+    def search(text: str) -> str:
+        return text
+
+    for again in (search, functools.partial(search, "a")):
+        with pytest.raises(TypeError, match="with @tool already") as refused:
+            tool(labels=["payment"])(again)
+        assert "\n" not in str(refused.value)

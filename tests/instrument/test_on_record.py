@@ -376,3 +376,46 @@ def test_keys_of_a_scope_belong_to_the_customer_of_the_session(
             return order
 
         assert look("o-1") == "o-1"
+
+
+def test_a_key_that_no_store_remembers_is_warned_about_once_for_a_tool(
+    caplog: pytest.LogCaptureFixture, spans: CapturedSpans
+) -> None:
+    @tool(labels=["payment"], idempotency_key="order_id")
+    def refund(order_id: str) -> str:
+        return order_id
+
+    @tool(labels=["payment"], idempotency_key="order_id")
+    def charge(order_id: str) -> str:
+        return order_id
+
+    @tool(idempotency_key="order_id")
+    def look(order_id: str) -> str:
+        return order_id
+
+    for function in (refund, charge, look, refund):
+        function("o-1")
+    warned = [record.getMessage() for record in caplog.records]
+    assert [text.split()[1] for text in warned] == ["refund", "charge"]
+    assert all("configure(idempotency=...)" in text for text in warned)
+
+
+def test_what_stands_in_the_way_is_named_with_the_command_to_look_at_it(
+    store: IdempotencyStore, spans: CapturedSpans
+) -> None:
+    @tool(name="pay out", labels=["payment"], idempotency_key="order_id")
+    def pay(order_id: str) -> None:
+        with pytest.raises(CallInProgress, match=r"\(hmac-sha256:[0-9a-f]{64}\)"):
+            pay(order_id)
+        raise ToolTimeout
+
+    keep(idempotency=store)
+    with pytest.raises(ToolTimeout):
+        pay("o-1")
+    (key,) = store.keys()
+    command = (
+        f"toolverdict keys resolve {key.key_hash} --tool 'pay out' --found succeeded --db FILE (or "
+    )
+    with pytest.raises(OutcomeUnknown) as unknown:
+        pay("o-1")
+    assert command in str(unknown.value)

@@ -171,8 +171,8 @@ PROBLEMS = [
         "p.yaml: line 6, rules.0.tool: unknown key 'tool'; did you mean 'tools'?",
     ),
     (HEAD, "p.yaml: line 4, rules.0: a rule needs tools, labels or agents to match"),
-    (HEAD + "    tools: []", "p.yaml: line 6, rules.0.tools: Tuple should have at least 1 item"),
-    (HEAD + "    tools: a", "p.yaml: line 6, rules.0.tools: Input should be a valid tuple"),
+    (HEAD + "    tools: []", "p.yaml: line 6, rules.0.tools: List should have at least 1 item"),
+    (HEAD + "    tools: a", "p.yaml: line 6, rules.0.tools: a list is expected, such as [a, b]"),
     (HEAD + "    tools: ['']", "p.yaml: line 6, rules.0.tools.0: String should have at least 1"),
     (HEAD + "    tools: [1]", "p.yaml: line 6, rules.0.tools.0: Input should be a valid string"),
     (

@@ -406,7 +406,7 @@ PROBLEMS = [
     ("x: {range: {min: true}}", "rules.0.args.x.range.min: expected a number"),
     ("x: {range: {min: '1'}}", "rules.0.args.x.range.min: expected a number"),
     ("x: {range: {min: 2, max: 1}}", "the range is empty: min is larger than max"),
-    ("x: {in: []}", "rules.0.args.x.in: Tuple should have at least 1 item"),
+    ("x: {in: []}", "rules.0.args.x.in: List should have at least 1 item"),
     ("x: {in: [null]}", "rules.0.args.x.in.0: expected a text, a number, true or false"),
     ("x: {in: [[1]]}", "rules.0.args.x.in.0: expected a text, a number, true or false"),
     ("x: {pattern: '(a+)+'}", "rules.0.args.x.pattern.0: '(' is not read here"),

@@ -1,7 +1,11 @@
 """The examples in the README are run as they are written."""
 
 import asyncio
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,7 @@ from toolverdict.instrument import (
     tool,
     trajectory,
 )
-from toolverdict.instrument.hashing import HashKey
 from toolverdict.instrument.policy import Policy
-from toolverdict.instrument.stores.audit import read_checkpoints, verify
 from toolverdict.instrument.testing import capture_spans
 
 README = Path(__file__).parents[2] / "instrument" / "README.md"
@@ -27,6 +29,7 @@ BLOCKS = dict(
         r"^## ([^\n]+)\n.*?^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE
     )
 )
+YAML = re.findall(r"^```yaml\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def run(title: str) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def run(title: str) -> dict[str, Any]:
 
 
 def test_every_block_has_a_test() -> None:
-    assert README.read_text().count("```python") == len(BLOCKS) == 8
+    assert README.read_text().count("```python") == len(BLOCKS) == 10
 
 
 def test_witness_tool_calls() -> None:
@@ -53,26 +56,50 @@ def test_witness_tool_calls() -> None:
     assert "secret" not in str([dict(span.attributes or {}) for span in spans])
 
 
-def test_keep_approvals_keys_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = settings.replace(None)
-    try:
-        names = run("Keep approvals, keys and records")
-        kept = settings.current()
-        assert kept.audit is not None
-        kept.audit.close()
-        names["approvals"].close()
-        assert kept.idempotency is not None
-        kept.idempotency.close()
-    finally:
-        settings.replace(before)
-    found = verify(
-        "audit.db",
-        key=HashKey.of("6b" * 32),
-        checkpoint_key=HashKey.of("7c" * 32),
-        checkpoints=read_checkpoints(Path("elsewhere.jsonl").read_text().splitlines())[0],
+def test_keep_approvals_keys_and_records(tmp_path: Path) -> None:
+    """In a process of its own, which ends like any other, and is then verified by the command."""
+    environment = {
+        **os.environ,
+        "OTEL_TRACES_EXPORTER": "none",
+        "TOOLVERDICT_HASH_KEY": "6b" * 32,
+        "TOOLVERDICT_CHECKPOINT_KEY": "7c" * 32,
+    }
+    example = [sys.executable, "-c", BLOCKS["Keep approvals, keys and records"]]
+    subprocess.run(example, cwd=tmp_path, env=environment, check=True)
+    (command,) = re.findall(r"`toolverdict (audit verify --db [^`]*)`", README.read_text())
+    said = subprocess.run(
+        [sys.executable, "-m", "toolverdict", *shlex.split(command)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
-    assert (found.records, found.sound, found.anchored) == (2, True, 2)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout == "2 records, anchored up to record 2\nwhole\n"
+
+
+def test_find_out_what_became_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    names = run("Find out what became of a call")
+    assert names["close_order"]("o-1") is None
+
+
+def test_set_all_of_it_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    monkeypatch.setenv("TOOLVERDICT_HASH_KEY", "6b" * 32)
+    monkeypatch.setenv("TOOLVERDICT_CHECKPOINT_KEY", "7c" * 32)
+    Path("policy.yaml").write_text(YAML[0])
+    telemetry = run("Set all of it in one call")["telemetry"]
+    kept = settings.current()
+    assert None not in (kept.policy, kept.approver, kept.idempotency, kept.audit)
+    with trajectory("refund-bot"), pytest.raises(ApprovalRequired):
+        tool(labels=["payment"], name="charge")(lambda: None)()
+    telemetry.shutdown()
+    assert not caplog.records
 
 
 def test_take_arguments_as_they_should_be() -> None:
@@ -100,10 +127,7 @@ def test_send_the_spans_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_decide_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    blocks = re.findall(r"^```yaml\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
-    yaml, more = blocks
-    Policy.parse(f"version: 1\nid: refunds\nrules:\n{more}")
-    Path("policy.yaml").write_text(yaml)
+    Path("policy.yaml").write_text(YAML[0])
     run("Decide before it runs")
     refund = run("Witness tool calls")["refund"]
     answers = iter(["no", "yes"])
@@ -127,6 +151,35 @@ def test_decide_before_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         verify_identity()
         with pytest.raises(ApprovalRequired):
             asyncio.run(refund("o-1", 1.0))
+
+
+def test_the_policy_of_small_refunds_lets_no_other_run() -> None:
+    @tool
+    def verify_identity() -> bool:
+        return True
+
+    @tool(labels=["payment"], idempotency_key="customer_id")
+    def refund(customer_id: str, amount: int, currency: str = "EUR") -> str:
+        return customer_id
+
+    session = {"customer_id": "c-1"}
+    with capture_spans(policy=Policy.parse(YAML[1])), trajectory(session=session):
+        with pytest.raises(ToolDenied, match="requires_unmet"):
+            refund("c-1", 5, "EUR")
+        verify_identity()
+        assert refund("c-1", 5, "EUR") == "c-1"
+        for customer, amount in (("c-1", 101), ("c-2", 5)):
+            with pytest.raises(ToolDenied):
+                refund(customer, amount, "EUR")
+
+
+def test_a_rule_is_confirmed_as_it_says() -> None:
+    (confirmed,) = re.findall(r"^    (confirmed: .*)$", README.read_text(), re.MULTILINE)
+    rule = "{id: r, effect: allow, tools: [refund]"
+    (plain,) = Policy.parse(f"{{version: 1, id: p, rules: [{rule}}}]}}").rules
+    filled = confirmed.replace("sha256:...", plain.digest)
+    (rule_now,) = Policy.parse(f"{{version: 1, id: p, rules: [{rule}, {filled}}}]}}").rules
+    assert rule_now.is_confirmed
 
 
 def test_say_what_went_wrong() -> None:

@@ -137,11 +137,15 @@ async def test_tasks_share_their_trajectory_and_no_others() -> None:
 
 
 async def test_threads_with_a_copied_context_share_it() -> None:
+    @tool
+    def other(thing: object) -> object:
+        return get(thing)
+
     with capture_spans() as spans, trajectory("bot") as opened:
         await asyncio.to_thread(get, 1)
         with ThreadPoolExecutor(2) as pool:
             copies = [contextvars.copy_context() for _ in range(2)]
-            list(pool.map(lambda copy: copy.run(tool(name="other")(get), 2), copies))
+            list(pool.map(lambda copy: copy.run(other, 2), copies))
     assert opened.succeeded == {"get", "other"}
     assert len({span.context.trace_id for span in spans if span.context}) == 1
 

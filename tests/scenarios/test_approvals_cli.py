@@ -216,3 +216,29 @@ def test_a_row_that_is_no_text_is_shown_and_hides_no_other(db: Path, store: Appr
     _, shown, _ = run("list", "--db", db)
     assert fine.id in shown
     assert run("show", record.id, "--db", db, "--json")[0] == 0
+
+
+def test_with_another_hash_key_nothing_is_intact_and_it_says_so(
+    db: Path, store: ApprovalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = HashKey.of(KEY), HashKey.of("6c" * 32)
+    plain = replace(REQUEST, arguments={}, args_hash_key_id=ours.id)
+    record = store.request(plain)
+    monkeypatch.setenv("TOOLVERDICT_HASH_KEY", "6c" * 32)
+    code, shown, said = run("list", "--db", db)
+    assert (code, said.count("\n")) == (2, 1)
+    assert f"written with another hash key (id {ours.id}, not {theirs.id})" in shown
+    assert "hidden characters" not in shown
+    assert "no approval in it is intact; is TOOLVERDICT_HASH_KEY the agent's?" in said
+    assert f"(id {ours.id}, not {theirs.id})" in run("show", record.id, "--db", db)[1]
+
+
+def test_a_list_has_a_header_and_a_record_the_hash_to_be_seen(
+    db: Path, store: ApprovalStore
+) -> None:
+    record = store.request(REQUEST)
+    header, line = run("list", "--db", db)[1].splitlines()
+    for column, value in (("ID", record.id), ("STATUS", "requested"), ("TOOL", "refund")):
+        assert header.index(column) == line.index(value)
+    assert line[header.index("EXPIRES") :].split()[0].endswith("Z")
+    assert f"presented_hash: {record.presented_hash}" in run("show", record.id, "--db", db)[1]

@@ -64,9 +64,11 @@ def test_what_cannot_be_checked_exits_2(
     files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, checkpoints = files
+    assert run("--db", str(tmp_path))[2].endswith(": it is no file\n")
     for arguments in (("--db", str(tmp_path / "none")), ("--db", db, "--checkpoints", "/none")):
         code, shown, error = run(*arguments)
         assert (code, shown, error.count("\n")) == (2, "", 1)
+        assert "Errno" not in error
     monkeypatch.delenv("TOOLVERDICT_CHECKPOINT_KEY")
     assert run("--db", db, "--checkpoints", checkpoints)[0] == 2
     monkeypatch.delenv("TOOLVERDICT_HASH_KEY")

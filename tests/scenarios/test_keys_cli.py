@@ -123,14 +123,18 @@ def test_a_row_of_somebody_else_is_said_to_be_one_and_can_be_resolved(
     db: Path, store: IdempotencyStore
 ) -> None:
     lose(store)
+    lose(store, tool="refund")
     connection = sqlite3.connect(db)
     with connection:
-        connection.execute("UPDATE idempotency SET touched_at = 99999999999999999")
+        connection.execute(
+            "UPDATE idempotency SET touched_at = 99999999999999999 WHERE tool = 'pay'"
+        )
     connection.close()
     code, shown, _ = run("list", "--db", db)
     assert code == 0
     assert "unknown (damaged)" in shown
-    assert run("resolve", KEY, "--db", db, "--found", "succeeded")[0] == 0
+    resolve = ("resolve", KEY, "--tool", "pay", "--db", db, "--found", "succeeded")
+    assert run(*resolve)[0] == 0
     assert "damaged" not in run("list", "--db", db)[1]
 
 
@@ -141,3 +145,15 @@ def test_it_needs_the_key_of_the_agents_side(
     code, _, said = run("list", "--db", db)
     assert code == 2
     assert "TOOLVERDICT_HASH_KEY" in said
+
+
+def test_with_another_hash_key_nothing_is_intact_and_it_says_so(
+    db: Path, store: IdempotencyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("list", "--db", db) == (0, "", "")
+    lose(store)
+    monkeypatch.setenv("TOOLVERDICT_HASH_KEY", "6c" * 32)
+    for options in ([], ["--json"], ["--state", "succeeded"]):
+        code, _, said = run("list", "--db", db, *options)
+        assert (code, said.count("\n")) == (2, 1)
+        assert "written with another hash key? is TOOLVERDICT_HASH_KEY the agent's?" in said

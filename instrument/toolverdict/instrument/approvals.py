@@ -3,7 +3,7 @@
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, get_args
 
 from toolverdict.instrument import guard
@@ -27,12 +27,14 @@ class Approval:
         args_hash: The ``ApprovalRequest.args_hash`` that the answer is for. An approval with an id
             of its own needs it, or nothing says what was approved; ``request.approve()`` does not,
             since it answers by the request's id.
+        failure: The class of what an approver raised instead of answering; set by toolverdict.
     """
 
     id: str
     status: ApprovalStatus
     approver: str | None = None
     args_hash: str | None = None
+    failure: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
@@ -174,10 +176,12 @@ def _unanswered(request: ApprovalRequest) -> Approval:
 
 
 def _failed(request: ApprovalRequest, error: Exception) -> Approval:
-    guard.note(
+    new = guard.note_once(
         "approver",
         "the approver of tool %s failed (%s); the call is not approved",
         request.tool,
         type(error).__name__,
     )
-    return _unanswered(request)
+    if new:
+        guard.where(error)
+    return replace(_unanswered(request), failure=type(error).__name__)

@@ -370,6 +370,13 @@ class Attempt:
             )
             return False
         self._noted[semconv.IDEMPOTENCY_KEY_HASH] = key
+        if self._settings.idempotency is None and self._spec.dangerous:
+            guard.note_once(
+                "idempotency",
+                "tool %s has an idempotency key, and no store remembers it, so a repeated call runs"
+                " again; set configure(idempotency=...)",
+                self._spec.name,
+            )
         return True
 
     def _decide(self, arguments: Arguments | None, *, has_key: bool | None) -> Decision:
@@ -425,7 +432,10 @@ class Attempt:
                 request.tool, ReasonCode.APPROVAL_REJECTED, request.rule_ids, request.reason
             )
         if approval.status != "approved":
-            raise ApprovalRequired(request.tool, approval.id, request.rule_ids, request.reason)
+            failure = approval.failure or ""
+            raise ApprovalRequired(
+                request.tool, approval.id, request.rule_ids, request.reason, failure
+            )
         if not request.may_be_approved_by(approval.approver):
             reason = "the approval was given by somebody who may not give it"
             self._deny(request, ReasonCode.APPROVAL_MISMATCH, reason)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, get_args
 
-from toolverdict.instrument import settings
+from toolverdict.instrument import guard, settings
 from toolverdict.instrument.approvals import Approver
 from toolverdict.instrument.errors import ConfigurationError
 from toolverdict.instrument.hashing import HashKey
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Telemetry:
     """What ``configure`` set up, to be flushed and shut down."""
 
-    def __init__(self, outlet: "Outlet") -> None:
+    def __init__(self, outlet: "Outlet", audit: "AuditLog | None" = None) -> None:
         self._outlet = outlet
+        self._audit = audit
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Deliver the spans that ended so far.
@@ -37,7 +38,12 @@ class Telemetry:
         return self._outlet.flush(timeout_s)
 
     def shutdown(self) -> None:
-        """Deliver what waits and stop exporting; done at the end of the process by itself."""
+        """Deliver what waits, stop exporting, and emit the audit log's last checkpoint.
+
+        Done at the end of the process by itself.
+        """
+        if self._audit is not None:
+            self._audit.flush()
         self._outlet.shutdown()
 
 
@@ -48,14 +54,14 @@ def configure(
     protocol: "Protocol | None" = None,
     policy: "str | os.PathLike[str] | Policy | None" = None,
     approver: Approver | None = None,
-    hash_key: bytes | str | None = None,
+    hash_key: bytes | str | HashKey | None = None,
     capture: Capture = "off",
     max_captured_bytes: int = MAX_CAPTURED_BYTES,
     interrupts: Collection[Interrupt] = (),
     idempotency: "IdempotencyStore | None" = None,
     audit: "AuditLog | None" = None,
 ) -> Telemetry:
-    """Set this process up. Calling it again replaces every setting.
+    """Set this process up. Calling it again replaces every setting, and logs what that drops.
 
     What is not given is taken from the ``OTEL_*`` environment variables, and the hash key from
     ``TOOLVERDICT_HASH_KEY``. If the application has an OpenTelemetry SDK provider already, spans go
@@ -87,30 +93,73 @@ def configure(
         raise ConfigurationError(
             f"capture is {capture!r}; use one of {', '.join(get_args(Capture))}"
         )
+    _check_approver(approver)
     key = settings.key_from_environment() if hash_key is None else HashKey.of(hash_key)
     if idempotency is not None:
         from toolverdict.instrument.stores import row_keys
+        from toolverdict.instrument.stores.idempotency import IdempotencyStore
 
+        _check_type("idempotency", idempotency, IdempotencyStore)
         row_keys.lasting(key, "idempotency keys need")
+    if audit is not None:
+        from toolverdict.instrument.stores.audit import AuditLog
+
+        _check_type("audit", audit, AuditLog)
     loaded = _loaded(policy)
 
     from toolverdict.instrument import export
 
     provider, outlet = export.set_up(service_name, endpoint, protocol)
-    settings.replace(
-        Settings(
-            key=key,
-            policy=loaded,
-            approver=approver,
-            capture=capture,
-            max_captured_bytes=max_captured_bytes,
-            interrupts=_interrupts(interrupts),
-            idempotency=idempotency,
-            audit=audit,
-            provider=provider,
-        )
+    made = Settings(
+        key=key,
+        policy=loaded,
+        approver=approver,
+        capture=capture,
+        max_captured_bytes=max_captured_bytes,
+        interrupts=_interrupts(interrupts),
+        idempotency=idempotency,
+        audit=audit,
+        provider=provider,
     )
-    return Telemetry(outlet)
+    earlier = settings.replace(made)
+    if earlier is not None:
+        _note_dropped(earlier, made)
+    return Telemetry(outlet, audit)
+
+
+def _note_dropped(earlier: Settings, now: Settings) -> None:
+    """Say what a second ``configure`` has switched off, which is easily not meant."""
+    names = ("policy", "approver", "idempotency", "audit")
+    dropped = [
+        name for name in names if getattr(earlier, name) is not None and getattr(now, name) is None
+    ]
+    if earlier.capture != "off" and now.capture == "off":
+        dropped.append("capture")
+    if dropped:
+        guard.note(
+            "configure",
+            "configure() replaces every setting of the one before, and dropped: %s;"
+            " give all of them in one call",
+            ", ".join(dropped),
+        )
+    if earlier.audit is not None and earlier.audit is not now.audit:
+        earlier.audit.flush()
+
+
+def _check_type(setting: str, given: object, kind: type) -> None:
+    if not isinstance(given, kind):
+        wanted = f"{kind.__name__}(path)"
+        raise ConfigurationError(f"{setting} is of type {type(given).__name__}; give {wanted}")
+
+
+def _check_approver(given: object) -> None:
+    if given is None or callable(given):
+        return
+    store = callable(getattr(given, "approver", None))
+    wanted = (
+        "store.approver()" if store else "a function of an ApprovalRequest, or store.approver()"
+    )
+    raise ConfigurationError(f"approver is of type {type(given).__name__}; give {wanted}")
 
 
 def _interrupts(given: Collection[Interrupt]) -> tuple[Interrupt, ...]:
@@ -130,4 +179,10 @@ def _loaded(policy: "str | os.PathLike[str] | Policy | None") -> "Policy | None"
         return None
     from toolverdict.instrument.policy import Policy
 
-    return policy if isinstance(policy, Policy) else Policy.load(policy)
+    if isinstance(policy, Policy):
+        return policy
+    if not isinstance(policy, str | os.PathLike):
+        raise ConfigurationError(
+            f"policy is of type {type(policy).__name__}; give a path, or Policy.parse(text)"
+        )
+    return Policy.load(policy)

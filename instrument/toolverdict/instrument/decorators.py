@@ -116,6 +116,12 @@ def tool(
         return _wrap(target, static=False)
 
     def _wrap(target: Callable[..., Any], *, static: bool) -> Callable[..., Any]:
+        if is_decorated(target):
+            named = getattr(target, "__name__", "the function")
+            raise TypeError(
+                f"{named} is decorated with @tool already, and its calls would be counted twice;"
+                " take one of the two off"
+            )
         binder = _binder(target, _texts("exclude", exclude), static=static)
         spec = ToolSpec(
             name=_checked_name(name if name is not None else binder.function.__name__),
@@ -132,6 +138,13 @@ def tool(
         return _wrapper(spec, target)
 
     return decorate if function is None else decorate(function)
+
+
+def is_decorated(function: object) -> bool:
+    """Whether a function is a tool already, by ``@tool``."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return isinstance(getattr(function, MARK, None), ToolSpec)
 
 
 def _wrapper(spec: ToolSpec, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -112,22 +112,30 @@ class ApprovalRequired(ToolverdictError):
         approval_id: The approval to ask after.
         rule_ids: The policy rules that ask for it.
         reason: The sentence the policy gives.
+        failure: The class of what the approver raised instead of answering; empty if it did not.
     """
 
     def __init__(
-        self, tool: str, approval_id: str, rule_ids: Sequence[str] = (), reason: str = ""
+        self,
+        tool: str,
+        approval_id: str,
+        rule_ids: Sequence[str] = (),
+        reason: str = "",
+        failure: str = "",
     ) -> None:
-        super().__init__(tool, approval_id, tuple(rule_ids), reason)
+        super().__init__(tool, approval_id, tuple(rule_ids), reason, failure)
         self.tool = tool
         self.approval_id = approval_id
         self.rule_ids = tuple(rule_ids)
         self.reason = reason
+        self.failure = failure
 
     def __str__(self) -> str:
-        """What waits, for which approval, and why."""
+        """What waits, for which approval, and why; and that the approver failed, if it did."""
         by = f" by {', '.join(self.rule_ids)}" if self.rule_ids else ""
         why = f": {self.reason}" if self.reason else ""
-        return f"tool {self.tool!r} needs approval {self.approval_id}, asked for{by}{why}"
+        failed = f"; the approver failed ({self.failure})" if self.failure else ""
+        return f"tool {self.tool!r} needs approval {self.approval_id}, asked for{by}{why}{failed}"
 
 
 class IdempotencyError(ToolverdictError):

@@ -7,12 +7,14 @@ argument. In tests, ``testing.strict()`` makes our faults raise.
 import logging
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 LOG_INTERVAL_S: Final = 20.0
+_MOST_ONCE: Final = 1000
 
 _log = logging.getLogger("toolverdict.instrument")
 
@@ -23,6 +25,7 @@ class _State:
         self.lock = threading.RLock()
         self.counts: Counter[str] = Counter()
         self.logged_at: dict[str, float] = {}
+        self.logged_once: set[str] = set()
         self.strict = 0
 
 
@@ -45,6 +48,32 @@ def note(cause: str, message: str, *arguments: object) -> None:
         if last is not None and now - last < LOG_INTERVAL_S:
             return
         _state.logged_at[cause] = now
+    _warn(message, arguments)
+
+
+def note_once(cause: str, message: str, *arguments: object) -> bool:
+    """Count something, and log each different line of it once; whether that was this time.
+
+    What was just logged of the same cause does not keep another line back.
+    """
+    line = f"{message} {arguments!r}"
+    with _state.lock:
+        _state.counts[cause] += 1
+        if line in _state.logged_once or len(_state.logged_once) >= _MOST_ONCE:
+            return False
+        _state.logged_once.add(line)
+    _warn(message, arguments)
+    return True
+
+
+def where(error: BaseException) -> None:
+    """Log at level debug where an exception came from: the lines of code, never its message."""
+    with suppress(Exception):
+        lines = "".join(traceback.format_tb(error.__traceback__))
+        _log.debug("%s came from:\n%s", type(error).__name__, lines)
+
+
+def _warn(message: str, arguments: tuple[object, ...]) -> None:
     # A handler or filter of the application may raise; that must not reach the tool either.
     with suppress(Exception):
         _log.warning(message, *arguments)

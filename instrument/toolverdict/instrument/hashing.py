@@ -58,17 +58,24 @@ class HashKey:
         return type(self), (self.secret, self.id)
 
     @classmethod
-    def of(cls, key: bytes | str, *, source: str = "hash_key") -> Self:
-        """A key from bytes, or from hexadecimal text.
+    def of(cls, key: "bytes | str | HashKey", *, source: str = "hash_key") -> Self:
+        """A key from bytes, or from hexadecimal text; one that is a key already stays it.
 
         Raises:
-            ConfigurationError: It is too short or not hexadecimal; ``source`` names it there.
+            ConfigurationError: It is too short, not hexadecimal or of another type; ``source``
+                names it there.
         """
+        if isinstance(key, cls):
+            return key
         if isinstance(key, str):
             try:
                 key = bytes.fromhex(key.strip())
             except ValueError:
                 raise ConfigurationError(f"{source} is not hexadecimal; {_HOW_TO}") from None
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise ConfigurationError(
+                f"{source} is of type {type(key).__name__}; give bytes or hexadecimal text; {_HOW_TO}"
+            )
         if len(key) < MIN_KEY_BYTES:
             raise ConfigurationError(
                 f"{source} has {len(key)} bytes and needs at least {MIN_KEY_BYTES}; {_HOW_TO}"

@@ -189,7 +189,8 @@ class OnRecord:
 
     def _replay(self, found: Any) -> Replay:
         try:
-            replay = idempotency.replay_of(found, self._spec.name)
+            key_hash = self._noted[semconv.IDEMPOTENCY_KEY_HASH]
+            replay = idempotency.replay_of(found, self._spec.name, key_hash)
         except IdempotencyError as error:
             raise self._noting(error) from None
         self.status = "replayed"

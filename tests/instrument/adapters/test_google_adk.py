@@ -504,3 +504,11 @@ def test_a_tool_is_witnessed_once() -> None:
         instrument_tools(instrument_tools([get_order]))
     with pytest.raises(TypeError, match="instrumented already"):
         instrument_tools(instrument_tools([Shelf(get_order)]))
+
+
+def test_a_single_tool_is_refused_in_one_line() -> None:
+    def plain() -> None: ...
+
+    anything: Any = plain
+    with pytest.raises(TypeError, match=r"plain is one function.* in a list: \[plain\]"):
+        instrument_tools(anything)

@@ -327,3 +327,14 @@ def test_it_imports_no_graph() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_plain_function_and_a_single_tool_are_refused_in_one_line() -> None:
+    def plain() -> None:
+        """Do nothing."""
+
+    anything: Any = plain
+    with pytest.raises(TypeError, match=r"plain is a function.*decorate it with LangChain's @tool"):
+        instrument_tools([anything])
+    with pytest.raises(TypeError, match=r"plain is one StructuredTool.* in a list: \[plain\]"):
+        instrument_tools(StructuredTool.from_function(anything))  # type: ignore[arg-type]

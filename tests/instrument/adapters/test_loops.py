@@ -220,3 +220,35 @@ def test_the_text_of_an_exception_of_the_body_is_not_told() -> None:
     assert told[0] == told[2] == "error: TypeError"
     assert "missing" in told[1]
     assert "token" in told[3]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "hello",
+        None,
+        {"choices": []},
+        SimpleNamespace(choices=[]),
+        {"type": "function_call", "name": "get_order"},
+        [{"role": "assistant", "tool_calls": []}],
+    ],
+)
+async def test_what_is_no_message_is_refused_and_not_taken_for_one_without_calls(
+    message: Any,
+) -> None:
+    box = ToolBox(BOX)
+    with pytest.raises(TypeError, match=r"response\.choices\[0\]\.message"):
+        box.run(message)
+    with pytest.raises(TypeError, match="holds no message"):
+        await box.run_async(message)
+
+
+@pytest.mark.parametrize("message", [[], {"role": "assistant", "content": "done"}])
+def test_a_message_without_calls_has_no_results(message: Any) -> None:
+    assert ToolBox(BOX).run(message).messages == []
+
+
+def test_one_function_is_no_list_of_them() -> None:
+    function: Any = get_order
+    with pytest.raises(TypeError, match=r"get_order is one function.* in a list: \[get_order\]"):
+        ToolBox(function)

@@ -309,3 +309,13 @@ async def test_always_approve_is_no_approval_of_a_policy(policy: Policy, seen: A
     assert [call["gen_ai.tool.call.id"] for call in executed] == ["call_1"]
     assert "needs approval appr_call_1000" in told(result)[-1]
     assert counts()["adapter"] > before
+
+
+def test_a_plain_function_and_a_single_tool_are_refused_in_one_line() -> None:
+    def plain() -> None: ...
+
+    anything: Any = plain
+    with pytest.raises(TypeError, match=r"plain is a function.*decorate it with @function_tool"):
+        instrument_tools([anything])
+    with pytest.raises(TypeError, match=r"plain is one FunctionTool.* in a list: \[plain\]"):
+        instrument_tools(function_tool(anything))  # type: ignore[arg-type]

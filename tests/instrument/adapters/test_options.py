@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolverdict.instrument import tool
-from toolverdict.instrument.adapters.options import Options, is_decorated, refuse_decorated
+from toolverdict.instrument.adapters.options import Options, refuse_decorated
+from toolverdict.instrument.decorators import is_decorated
 from toolverdict.instrument.guard import counts
 
 

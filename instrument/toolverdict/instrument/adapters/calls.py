@@ -216,7 +216,7 @@ class _Bridge:
         if said is not None:
             return said
         answer = approvals.ask(self._configured, request)
-        return answer if answer.status in _DECIDED else self._last(request)
+        return answer if answer.status in _DECIDED else self._last(request, answer.failure)
 
     async def ask_async(self, request: ApprovalRequest) -> Approval | None:
         """Answer one that is."""
@@ -227,16 +227,18 @@ class _Bridge:
         if answer.status in _DECIDED:
             return answer
         said = await self._ask(request) if self._ask is not None else None
-        return said if said is not None else self._last(request)
+        return said if said is not None else self._last(request, answer.failure)
 
-    def _last(self, request: ApprovalRequest) -> Approval:
+    def _last(self, request: ApprovalRequest, failure: str | None) -> Approval:
         said = None
         if self._pause is not None:
             try:
                 said = self._pause(request)
             except Exception as pause:  # noqa: BLE001 - it goes on to the framework
                 self.raised = pause
-        return said if said is not None else Approval(self._known_as, "requested")
+        if said is not None:
+            return said
+        return Approval(self._known_as, "requested", failure=failure)
 
 
 _DECIDED: Final = ("approved", "rejected")

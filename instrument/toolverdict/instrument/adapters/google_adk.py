@@ -29,7 +29,12 @@ from toolverdict.instrument.adapters.calls import (
     refusal,
     rejected,
 )
-from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
+from toolverdict.instrument.adapters.options import (
+    KeyOfCall,
+    Options,
+    refuse_decorated,
+    refuse_what_is_no_list,
+)
 from toolverdict.instrument.adapters.validated import plain_arguments
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.errors import ApprovalRequired, InvalidArguments
@@ -70,6 +75,7 @@ def instrument_tools(
         ValueError: A setting names no tool, or a label is not usable. Where there are toolsets, it
             is logged and counted once they have listed their tools.
     """
+    refuse_what_is_no_list(tools, (BaseTool, BaseToolset))
     made = [_as_tool(tool) for tool in tools]
     witness = _Witness(Options(labels, idempotency_keys, exclude, outcomes), made)
     return [

@@ -25,7 +25,13 @@ from pydantic import BaseModel
 from toolverdict.instrument import guard
 from toolverdict.instrument.adapters.calls import ModelCall, refusal
 from toolverdict.instrument.adapters.graph_approvals import GraphApproval
-from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
+from toolverdict.instrument.adapters.options import (
+    KeyOfCall,
+    Options,
+    refuse_decorated,
+    refuse_plain,
+    refuse_what_is_no_list,
+)
 from toolverdict.instrument.adapters.validated import names_by_alias, plain_arguments
 from toolverdict.instrument.arguments import Arguments
 from toolverdict.instrument.outcomes import OutcomeHook
@@ -57,9 +63,13 @@ def instrument_tools(
         outcomes: Names the outcome of a result, by the tool's name.
 
     Raises:
-        TypeError: A setting does not fit a tool, or its function is decorated with ``@tool``.
+        TypeError: A setting does not fit a tool, its function is decorated with ``@tool``, or
+            something is a plain function, or no list of tools.
         ValueError: A setting names no tool, or a label is not usable.
     """
+    refuse_what_is_no_list(tools, BaseTool)
+    for tool in tools:
+        refuse_plain(tool, BaseTool, "LangChain's @tool")
     options = Options(labels, idempotency_keys, exclude, outcomes)
     options.check(tool.name for tool in tools)
     return [_instrumented(tool, options) for tool in tools]

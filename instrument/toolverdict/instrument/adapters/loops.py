@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolverdict.instrument.adapters.calls import ModelCall, refusal
-from toolverdict.instrument.adapters.options import KeyOfCall, Options, is_decorated
+from toolverdict.instrument.adapters.options import (
+    KeyOfCall,
+    Options,
+    refuse_what_is_no_list,
+)
 from toolverdict.instrument.adapters.unknown import note_unknown
 from toolverdict.instrument.call_ids import tool_call
-from toolverdict.instrument.decorators import tool
+from toolverdict.instrument.decorators import is_decorated, tool
 from toolverdict.instrument.errors import ApprovalRequired, ToolError, ToolverdictError
 from toolverdict.instrument.outcomes import OutcomeHook
 
@@ -81,6 +85,7 @@ class ToolBox:
         exclude: Mapping[str, Collection[str]] | None = None,
         outcomes: Mapping[str, OutcomeHook] | None = None,
     ) -> None:
+        refuse_what_is_no_list(functions, ())
         given = list(functions)
         plain = [function.__name__ for function in given if not is_decorated(function)]
         Options(labels, idempotency_keys, exclude, outcomes).check(plain)
@@ -108,7 +113,7 @@ class ToolBox:
             only: The ids of the calls to run; all by default.
 
         Raises:
-            TypeError: A tool is async; use ``run_async``.
+            TypeError: A tool is async; use ``run_async``. Or it is no message.
         """
         answers: list[_Answer] = []
         for call in _calls_in(message, only):
@@ -228,9 +233,31 @@ def _results(answers: list[_Answer]) -> Results:
 
 
 def _calls_in(message: object, only: Collection[str] | None) -> Iterator[_Call]:
+    _check(message)
     for call in _read(message):
         if only is None or call.id in only:
             yield call
+
+
+def _check(message: object) -> None:
+    """Refuse what is no message: its calls would be left out, in silence.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(message, list | tuple):
+        known = all(_has(item, "type") for item in message)
+    else:
+        known = any(_has(message, name) for name in ("tool_calls", "output", "content"))
+    if not known:
+        raise TypeError(
+            f"a {type(message).__name__} like this holds no message of a model; give"
+            " response.choices[0].message, response.output or response.content"
+        )
+
+
+def _has(holder: object, name: str) -> bool:
+    return name in holder if isinstance(holder, Mapping) else hasattr(holder, name)
 
 
 def _read(message: object) -> Iterator[_Call]:

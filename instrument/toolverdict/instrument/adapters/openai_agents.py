@@ -28,7 +28,13 @@ from pydantic import BaseModel, ValidationError
 
 from toolverdict.instrument import guard
 from toolverdict.instrument.adapters.calls import ModelCall, asks_for_approval, granted, refusal
-from toolverdict.instrument.adapters.options import KeyOfCall, Options, refuse_decorated
+from toolverdict.instrument.adapters.options import (
+    KeyOfCall,
+    Options,
+    refuse_decorated,
+    refuse_plain,
+    refuse_what_is_no_list,
+)
 from toolverdict.instrument.adapters.validated import names_by_alias, plain_fields
 from toolverdict.instrument.approvals import Approval, ApprovalRequest
 from toolverdict.instrument.arguments import Arguments
@@ -62,9 +68,13 @@ def instrument_tools(
         outcomes: Names the outcome of a result, by the tool's name.
 
     Raises:
-        TypeError: A setting does not fit a tool, or its function is decorated with ``@tool``.
+        TypeError: A setting does not fit a tool, its function is decorated with ``@tool``, or
+            something is a plain function, or no list of tools.
         ValueError: A setting names no tool, or a label is not usable.
     """
+    refuse_what_is_no_list(tools, FunctionTool)
+    for tool in tools:
+        refuse_plain(tool, FunctionTool, "@function_tool")
     options = Options(labels, idempotency_keys, exclude, outcomes)
     options.check(tool.name for tool in tools if isinstance(tool, FunctionTool))
     return [

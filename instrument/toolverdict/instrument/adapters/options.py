@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from toolverdict.instrument import decorators, guard
 from toolverdict.instrument.arguments import Arguments, Binder
+from toolverdict.instrument.decorators import is_decorated
 from toolverdict.instrument.outcomes import OutcomeHook
 from toolverdict.instrument.tools import IdempotencyKey, ToolSpec
 
@@ -100,11 +101,34 @@ class Options:
         )
 
 
-def is_decorated(function: object) -> bool:
-    """Whether a function is a tool already, by ``@tool``."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return isinstance(getattr(function, decorators.MARK, None), ToolSpec)
+def refuse_what_is_no_list(given: object, kinds: type | tuple[type, ...]) -> None:
+    """Refuse a single tool in the place of a list of tools.
+
+    Raises:
+        TypeError: It is one.
+    """
+    if isinstance(given, kinds) or inspect.isroutine(given) or not isinstance(given, Iterable):
+        name = getattr(given, "name", None) or getattr(given, "__name__", "")
+        what = f"{name} is one {type(given).__name__}" if name else f"a {type(given).__name__}"
+        raise TypeError(f"{what}, and tools are given in a list: [{name or '...'}]")
+
+
+def refuse_plain(given: object, kind: type, decorator: str) -> None:
+    """Refuse a function where a framework's own tools are expected.
+
+    Args:
+        given: What stands among the tools.
+        kind: What is expected.
+        decorator: What makes one of a function.
+
+    Raises:
+        TypeError: It is a function.
+    """
+    if inspect.isroutine(given) or isinstance(given, functools.partial):
+        name = getattr(given, "__name__", "a partial")
+        raise TypeError(
+            f"{name} is a function and no {kind.__name__}; decorate it with {decorator} first"
+        )
 
 
 def refuse_decorated(name: str, *functions: object) -> None:

@@ -46,9 +46,16 @@ def catalogue_of(sources: Iterable[str]) -> Catalogue:
 
 def _of_source(source: str) -> Iterator[Tool]:
     server, _, path = source.rpartition("=")
+    if path.endswith(".py"):
+        raise CatalogueError(path, f"is a file; name its module instead: {_module_of(path)}")
     if path.endswith(".json") or os.path.exists(path):
         return tools_of_json(read_json(path), source=path, server=server or None)
     return _of_module(source)
+
+
+def _module_of(path: str) -> str:
+    """The name by which a file of Python is imported from here."""
+    return os.path.relpath(path).removesuffix(".py").replace(os.sep, ".")
 
 
 def _of_module(source: str) -> Iterator[Tool]:

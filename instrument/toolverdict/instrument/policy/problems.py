@@ -3,10 +3,13 @@
 import difflib
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+_LISTS: Final = ("tuple_type", "frozen_set_type", "list_type", "set_type")
+"""What pydantic calls a list of the file, by what becomes of it."""
 
 
 def first_problem(
@@ -22,8 +25,10 @@ def first_problem(
 
 
 def _said(problem: ErrorDetails, whole: type[BaseModel]) -> str:
+    if problem["type"] in _LISTS:
+        return "a list is expected, such as [a, b]"
     if problem["type"] != "extra_forbidden":
-        return problem["msg"].removeprefix("Value error, ")
+        return problem["msg"].removeprefix("Value error, ").replace("Tuple should", "List should")
     *path, key = problem["loc"]
     known = sorted(_keys_at(whole, path))
     near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.6)

@@ -231,8 +231,9 @@ class ApprovalStore:
 
     Args:
         path: The file; made if it is not there.
-        key: Authenticates the rows; None takes the hash key of ``configure`` or of the environment
-            when it is first needed. It must outlive the process.
+        key: Authenticates the rows: bytes, hexadecimal text or a ``HashKey``; None takes the hash
+            key of ``configure`` or of the environment when it is first needed. It must outlive the
+            process.
         ttl_s: How long a request, and the approval that it becomes, is good for, counted from the
             request.
         rejection_holds_s: How long a rejection is the answer to the same request.
@@ -250,7 +251,7 @@ class ApprovalStore:
         self,
         path: str | os.PathLike[str],
         *,
-        key: HashKey | None = None,
+        key: row_keys.Key | None = None,
         ttl_s: float = TTL_S,
         rejection_holds_s: float = REJECTION_HOLDS_S,
         keep_s: float = KEEP_S,
@@ -260,7 +261,7 @@ class ApprovalStore:
     ) -> None:
         if not 0 < ttl_s <= 366 * 86400:
             raise ConfigurationError("ttl_s must be more than 0 and at most a year")
-        self._key = key
+        self._key = row_keys.made(key)
         self._ttl_ms = int(ttl_s * 1000)
         self._rejection_ms = int(rejection_holds_s * 1000)
         self._keep_ms = int(max(keep_s, rejection_holds_s) * 1000)

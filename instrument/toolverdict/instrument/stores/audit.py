@@ -17,12 +17,14 @@ The pipeline does::
     audit.end(entry, outcome)
 """
 
+import atexit
 import hashlib
 import hmac
 import json
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,12 +129,26 @@ class CheckpointFile:
     """Appends checkpoints to a file: one on another machine's disk, or that is shipped away."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the file once, which makes it if it is not there.
+
+        Raises:
+            ConfigurationError: It cannot be written to; later nobody would be told but the log.
+        """
         self._path = Path(path)
+        try:
+            os.close(self._open())
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._path}: checkpoints cannot be written there ({error.strerror})"
+            ) from None
+
+    def _open(self) -> int:
+        flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        return os.open(self._path, flags, 0o600)
 
     def __call__(self, checkpoint: Checkpoint) -> None:
         """Append one, on the disk before it returns; a line that was torn before is left alone."""
-        flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-        with os.fdopen(os.open(self._path, flags, 0o600), "rb+", buffering=0) as file:
+        with os.fdopen(self._open(), "rb+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             torn = False
             if size:
@@ -147,8 +163,9 @@ class AuditLog:
 
     Args:
         path: The file; made if it is not there. It may be that of the approvals.
-        key: Makes the hashes; None takes the hash key of ``configure`` or of the environment when
-            it is first needed. It must outlive the process.
+        key: Makes the hashes: bytes, hexadecimal text or a ``HashKey``; None takes the hash key of
+            ``configure`` or of the environment when it is first needed. It must outlive the
+            process.
         checkpoint_key: Signs checkpoints; best one that this process alone does not have.
         emit: Gets every checkpoint: a ``CheckpointFile``, or a function that sends it away.
         every_records: A checkpoint is due after so many records,
@@ -157,7 +174,7 @@ class AuditLog:
         clock: Where the time comes from.
 
     Raises:
-        ConfigurationError: ``emit`` without ``checkpoint_key``.
+        ConfigurationError: ``emit`` without ``checkpoint_key``, or something that is no key.
         StoreError: The file cannot be opened, or a newer toolverdict has written it.
     """
 
@@ -165,8 +182,8 @@ class AuditLog:
         self,
         path: str | os.PathLike[str],
         *,
-        key: HashKey | None = None,
-        checkpoint_key: HashKey | None = None,
+        key: row_keys.Key | None = None,
+        checkpoint_key: row_keys.Key | None = None,
         emit: Callable[[Checkpoint], None] | None = None,
         every_records: int = EVERY_RECORDS,
         every_s: float = EVERY_S,
@@ -177,17 +194,20 @@ class AuditLog:
             raise ConfigurationError("checkpoints are signed with a key of their own")
         if every_records < 1:
             raise ConfigurationError("every_records must be at least 1")
-        self._key = key
-        self._checkpoint_key = checkpoint_key
+        self._key = row_keys.made(key)
+        self._checkpoint_key = row_keys.made(checkpoint_key, "checkpoint_key")
         self._emit = emit
         self._every_records = every_records
         self._every_s = every_s
         self._start = (0, GENESIS) if after is None else (after.seq, after.head)
         self._clock = clock
         self._lock = threading.Lock()
+        self._written_seq = 0
         self._emitted_seq = 0
         self._emitted_at = time.monotonic()
         self._file = SqliteFile(path, "audit", _SCHEMA)
+        if emit is not None:
+            _open_logs.add(self)
 
     def __enter__(self) -> Self:
         """The file is open already."""
@@ -199,11 +219,23 @@ class AuditLog:
 
     def close(self) -> None:
         """Emit a last checkpoint, and close the file for good."""
+        _open_logs.discard(self)
+        self._last_checkpoint()
+        self._file.close()
+
+    def flush(self) -> None:
+        """Emit a checkpoint if this process has written records that have none. Never raises.
+
+        Done at the end of the process by itself, unless it is killed.
+        """
+        if self._written_seq > self._emitted_seq:
+            self._last_checkpoint()
+
+    def _last_checkpoint(self) -> None:
         try:
             self.checkpoint()
         except StoreError as error:
             guard.note("audit", "the last checkpoint failed (%s)", error)
-        self._file.close()
 
     def append(
         self, type_: RecordType, body: Mapping[str, object], *, durable: bool = False
@@ -245,6 +277,7 @@ class AuditLog:
             connection.execute(
                 "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", (seq, now, type_, text, prev, mac)
             )
+        self._written_seq = seq
         self._perhaps_checkpoint(seq, mac)
         return seq
 
@@ -281,6 +314,17 @@ class AuditLog:
             return None
         self._emitted_seq, self._emitted_at = seq, time.monotonic()
         return made
+
+
+_open_logs: Final[weakref.WeakSet[AuditLog]] = weakref.WeakSet()
+"""Logs that emit checkpoints and have not been closed."""
+
+
+@atexit.register
+def _flush_all() -> None:
+    """A process that lives for less than a checkpoint's time leaves one all the same."""
+    for log in list(_open_logs):
+        log.flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ gets how the body ended::
 import asyncio
 import inspect
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -217,8 +218,9 @@ class IdempotencyStore:
 
     Args:
         path: The file; made if it is not there.
-        key: Authenticates the rows; None takes the hash key of ``configure`` or of the environment
-            when it is first needed. It must outlive the process.
+        key: Authenticates the rows: bytes, hexadecimal text or a ``HashKey``; None takes the hash
+            key of ``configure`` or of the environment when it is first needed. It must outlive the
+            process.
         scope: Keys of the session (``trajectory(session=...)``) whose values a key belongs to, such
             as ``("customer_id",)``. A call in a session without them cannot use its key.
         keep_results: Whether results are kept; without, a repeated call is told that it was done.
@@ -238,7 +240,7 @@ class IdempotencyStore:
         self,
         path: str | os.PathLike[str],
         *,
-        key: HashKey | None = None,
+        key: row_keys.Key | None = None,
         scope: str | Collection[str] = (),
         keep_results: bool = True,
         lease_s: float = LEASE_S,
@@ -250,7 +252,7 @@ class IdempotencyStore:
     ) -> None:
         if lease_s <= 0 or keep_s < 0:
             raise ConfigurationError("lease_s must be more than 0, and keep_s not less than 0")
-        self._key = key
+        self._key = row_keys.made(key)
         self._scope = (scope,) if isinstance(scope, str) else tuple(sorted(scope))
         self._keep_results = keep_results
         self._lease_ms = int(lease_s * 1000)
@@ -437,8 +439,8 @@ class IdempotencyStore:
         if not self._is_intact(row):
             raise OutcomeUnknown(
                 f"what is known of a key of tool {row['tool']!r} was changed by somebody else, or"
-                " written with another hash key; find out what became of its call, then say so:"
-                " toolverdict keys"
+                " written with another hash key; find out what became of its call, then say so: "
+                + _resolve_by(row["tool"], row["key_hash"])
             )
 
     def _is_intact(self, row: Mapping[str, Any]) -> bool:
@@ -652,7 +654,7 @@ class _Asked:
         """
         if found is None or isinstance(found, Started):
             return Run(self.store, found, None)
-        return Run(None, None, replay_of(found, self.tool))
+        return Run(None, None, replay_of(found, self.tool, self.key_hash))
 
     def resolve(self, unknown: Unknown, answer: object) -> bool:
         """Whether an answer about an unknown end was one."""
@@ -680,8 +682,13 @@ class _Asked:
         )
 
 
-def replay_of(found: Replay | Conflict | InProgress | Unknown, tool: str) -> Replay:
+def replay_of(found: Replay | Conflict | InProgress | Unknown, tool: str, key_hash: str) -> Replay:
     """What to give back instead of running.
+
+    Args:
+        found: What the store says about the key.
+        tool: The tool.
+        key_hash: The hash of the key: for the person who has to find out about it.
 
     Raises:
         IdempotencyConflict: The key was used with other arguments.
@@ -696,11 +703,21 @@ def replay_of(found: Replay | Conflict | InProgress | Unknown, tool: str) -> Rep
     if isinstance(found, Conflict):
         raise IdempotencyConflict(f"tool {tool!r} was called with this key and other arguments")
     if isinstance(found, InProgress):
-        raise CallInProgress(f"tool {tool!r} is running with this key; ask again when it has ended")
+        raise CallInProgress(
+            f"tool {tool!r} is running with this key ({key_hash}); ask again when it has ended, or"
+            " its lease has, if its process was killed: toolverdict keys list --db FILE"
+        )
     raise OutcomeUnknown(
-        f"tool {tool!r} was called with this key, and nobody knows whether it took effect; "
-        "find out, and give the tool a reconcile function or say what you found: toolverdict keys"
+        f"tool {tool!r} was called with this key, and nobody knows whether it took effect; find out,"
+        f" and give the tool a reconcile function or say what you found: {_resolve_by(tool, key_hash)}"
     )
+
+
+def _resolve_by(tool: object, key_hash: object) -> str:
+    """The command by which a person says what became of a call."""
+    words = (shlex.quote(str(key_hash)), "--tool", shlex.quote(str(tool)))
+    how = "--found succeeded --db FILE (or --found failed, or did-not-happen)"
+    return f"toolverdict keys resolve {' '.join(words)} {how}"
 
 
 def admit(

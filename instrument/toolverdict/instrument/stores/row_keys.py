@@ -8,6 +8,18 @@ from toolverdict.instrument import settings
 from toolverdict.instrument.errors import ConfigurationError
 from toolverdict.instrument.hashing import HashKey
 
+Key = HashKey | bytes | str
+"""What a store takes as its key: one that is made already, its bytes, or hexadecimal text."""
+
+
+def made(key: Key | None, source: str = "key") -> HashKey | None:
+    """The key that a store was given; None stays none.
+
+    Raises:
+        ConfigurationError: It is no key; ``source`` names it there.
+    """
+    return None if key is None else HashKey.of(key, source=source)
+
 
 def lasting(key: HashKey | None, what: str) -> HashKey:
     """The key that was given, else the hash key of ``configure`` or of the environment.

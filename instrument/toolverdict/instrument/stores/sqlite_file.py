@@ -200,7 +200,8 @@ class SqliteFile:
             if self._create:
                 self._make()
             elif not self.path.is_file():
-                raise StoreError(f"{self.path}: there is no such file")
+                problem = "it is no file" if self.path.exists() else "there is no such file"
+                raise StoreError(f"{self.path}: {problem}")
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )
