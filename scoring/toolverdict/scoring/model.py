@@ -27,7 +27,9 @@ class ToolCall:
     """One logical attempt of one tool, folded from the spans that witnessed it.
 
     Times are nanoseconds since the epoch, UTC; ``end_ns`` is None while the call is unfinished.
-    ``executed`` is None where the telemetry cannot show whether the tool's body ran.
+    ``executed`` is None where the telemetry cannot show whether the tool's body ran. ``tool`` is
+    the bare name; ``exposed_as`` is what the model saw where that differs (``mcp__shop__refund``).
+    ``requested_arguments`` are what the model asked for where somebody changed them before the call.
     """
 
     trace_id: str
@@ -56,7 +58,14 @@ class ToolCall:
     schema_version: str | None = None
     labels: tuple[str, ...] = ()
     agent: str | None = None
-    weight: float = 1.0
+    weight: float | None = 1.0
+    exposed_as: str | None = None
+    requested_arguments: Json = None
+
+    @property
+    def known_as(self) -> str:
+        """The full name, by which rules about tools are asked: a server must not be stripped."""
+        return self.exposed_as or self.tool
 
     @property
     def error_kind(self) -> str | None:
@@ -104,6 +113,7 @@ class Trajectory:
     turns: tuple[ModelTurn, ...] = ()
     conversation_id: str | None = None
     case_id: str | None = None
+    user_id: str | None = None
     agent: str | None = None
     model: str | None = None
     service_version: str | None = None
@@ -111,7 +121,7 @@ class Trajectory:
     user_texts: tuple[str, ...] = ()
     system_texts: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-    weight: float = 1.0
+    weight: float | None = 1.0
 
     @property
     def complete(self) -> bool:
@@ -139,9 +149,14 @@ class Category(StrEnum):
     MISSING_CALL = "missing_call"
     EXTRA_CALL = "extra_call"
     ARGUMENT_MISMATCH = "argument_mismatch"
+    MALFORMED_ARGUMENTS = "malformed_arguments"
+    ARGUMENT_COERCED = "argument_coerced"
     ORDER_INVERTED = "order_inverted"
     PREMATURE_CALL = "premature_call"
+    NEED_UNMET = "need_unmet"
+    LIMIT_EXCEEDED = "limit_exceeded"
     UNUSABLE_RESULT_USED = "unusable_result_used"
+    RESULT_MISHANDLED = "result_mishandled"
     CALL_FAILED = "call_failed"
     RETRY_WASTE = "retry_waste"
     AGENT_FAILED = "agent_failed"
@@ -154,6 +169,7 @@ _SEVERITIES = {
     Category.APPROVAL_MISSING: Severity.VIOLATION,
     Category.INJECTION_SUSPECTED: Severity.WARNING,
     Category.RETRY_WASTE: Severity.WASTE,
+    Category.ARGUMENT_COERCED: Severity.WARNING,
     Category.NOT_EVALUATED: Severity.WARNING,
 }
 """What a category does to its trajectory; all others are failures."""
@@ -167,7 +183,8 @@ class Finding:
     is not a tool call (a missing call is tied to the model turn, else the root, that should have
     made it). ``repaired`` findings were put right later in the same trajectory and fail nothing.
     ``rank`` orders the evidence of a failed trajectory, 1 is the root cause. ``grade`` says how
-    strong the evidence is: ``proof`` or ``suspect``.
+    strong the evidence is: ``proof`` or ``suspect``. ``code`` names a mistake within a category that
+    has a name of its own (``display_id_used``).
     """
 
     category: Category
@@ -185,6 +202,7 @@ class Finding:
     root_cause: bool = False
     rank: int | None = None
     confidence: float | None = None
+    code: str | None = None
 
     @classmethod
     def at_call(cls, place: Placed, category: Category, message: str, **more: Any) -> "Finding":
@@ -238,8 +256,10 @@ class Share:
             self.hits + other.hits, self.of + other.of, self.unseen + other.unseen, squares
         )
 
-    def times(self, weight: float) -> "Share":
-        """The share of that many units like this one."""
+    def times(self, weight: float | None) -> "Share":
+        """The share of that many units like this one; None: nobody knows how many, all unseen."""
+        if weight is None:
+            return Share(unseen=self.of + self.unseen)
         if weight == 1.0:
             return self
         squares = self._squares * weight * weight
@@ -261,12 +281,25 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one call adds to a rate; ``call_index`` None is a call that was never made."""
+
+    rate: str
+    share: Share
+    tool: str
+    call_index: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CaseScores:
     """One trajectory against one case: counts, from which every sub-metric follows.
 
     ``pairs`` matched expected and actual calls; ``missing`` required calls without a pair;
     ``extra`` actual calls without one; ``arguments`` pairs wholly right over pairs with captured
     arguments; ``keys`` the same over single keys (mean key score); ``order`` constraints satisfied.
+    ``raw_calls`` are the actual calls with every retry counted; ``wholly_right`` the pairs of which
+    nothing is wrong (None where that is not known); ``way`` names the alternative that was taken;
+    ``confused`` are the tools expected and called in their place; ``parts`` are what each call adds.
     """
 
     pairs: int
@@ -276,6 +309,12 @@ class CaseScores:
     arguments_first_attempt: Share
     keys: Share
     order: Share
+    arguments_high_risk: Share = Share()
+    raw_calls: int = 0
+    wholly_right: int | None = None
+    way: str | None = None
+    confused: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def selection_share(self) -> Share:
@@ -292,6 +331,17 @@ class CaseScores:
         """Pairs over actual calls, retries collapsed into the call they repeat."""
         actual = self.pairs + self.extra
         return self.pairs / actual if actual else None
+
+    @property
+    def selection_precision_raw(self) -> float | None:
+        """Pairs over actual calls, each retry a call of its own."""
+        return self.pairs / self.raw_calls if self.raw_calls else None
+
+    @property
+    def call_f1(self) -> float | None:
+        """Harmonic mean of precision and recall of calls that are right with their arguments."""
+        both = 2 * self.pairs + self.missing + self.extra
+        return None if self.wholly_right is None or not both else 2 * self.wholly_right / both
 
     @property
     def selection_recall(self) -> float | None:

@@ -15,13 +15,13 @@ from toolverdict.instrument.decisions import Call, Decision, Earlier, Effect, Re
 from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
+from toolverdict.scoring.captured import as_seen
 from toolverdict.scoring.model import Captured, Placed, ToolCall, Trajectory
 from toolverdict.scoring.trust import TrustedSoFar
 
 _EFFECTS = frozenset(effect.value for effect in Effect)
 _GRANTED, _REJECTED = "approved", "rejected"
 _OURS = "toolverdict"
-_MAX_DIGITS = 4_000  # Python refuses to read integers much longer than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     for place, done in zip(trajectory.calls, succeeded, strict=True):
         call = place.call
         asked = Call(
-            tool=call.tool,
+            tool=call.known_as,
             labels=frozenset(call.labels),
             agent=call.agent or trajectory.agent,
             succeeded=done,
@@ -73,9 +73,9 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
             is_trusted=trusted.asked() if trusted is not None else None,
         )
         ruled.append(_ruling(call, policy.decide(asked)))
-        labels = policy.labels_of(call.tool, asked.labels)
-        if call.executed is not False and policy.watches(call.tool, labels):
-            earlier.append(Earlier(call.tool, labels, asked.at_s))
+        labels = policy.labels_of(call.known_as, asked.labels)
+        if call.executed is not False and policy.watches(call.known_as, labels):
+            earlier.append(Earlier(call.known_as, labels, asked.at_s))
         if trusted is not None:
             trusted.add(call)
     return ruled
@@ -85,16 +85,7 @@ def _arguments(call: ToolCall) -> dict[str, object] | None:
     """The arguments as the policy saw them; None where the trace does not tell."""
     if call.arguments_state is not Captured.CAPTURED or not isinstance(call.arguments, dict):
         return None
-    return {name: _restored(value) for name, value in call.arguments.items()}
-
-
-def _restored(value: object) -> object:
-    """An integer that was captured as text, since JSON readers would round it."""
-    if isinstance(value, dict) and set(value) == {"$int"} and isinstance(value["$int"], str):
-        digits = value["$int"].removeprefix("-")
-        if len(digits) <= _MAX_DIGITS and digits.isascii() and digits.isdigit():
-            return int(value["$int"])
-    return value
+    return as_seen(call.arguments)
 
 
 def _has_key(call: ToolCall) -> bool | None:
@@ -162,11 +153,11 @@ def _succeeded_before(
     An empty answer is no success here: an identity that was not found is not verified.
     """
     ended = sorted(
-        (max(place.call.start_ns, place.call.end_ns), place.call.tool)
+        (max(place.call.start_ns, place.call.end_ns), place.call.known_as)
         for place in calls
         if place.call.end_ns is not None
         and place.call.outcome is Outcome.OK
-        and any(same_tool(pattern, place.call.tool) for pattern in required)
+        and any(same_tool(pattern, place.call.known_as) for pattern in required)
     )
     succeeded: frozenset[str] = frozenset()
     waiting = iter(ended)

@@ -10,22 +10,26 @@ from pathlib import Path
 from toolverdict.collector import Lake
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
+from toolverdict.scoring.conversations import Conversations
 from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.errors import EmptyLakeError
+from toolverdict.scoring.model import Thresholds
 from toolverdict.scoring.results import ResultWriter
-from toolverdict.scoring.spans import COLUMNS
+from toolverdict.scoring.spans import COLUMNS, LOG_COLUMNS
 from toolverdict.scoring.summary import Summary, summarise
-from toolverdict.scoring.unit import Rules, score_unit
+from toolverdict.scoring.unit import Rules, score_rest, score_unit
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """What to score and by what."""
 
-    lake: Path
+    lake: Path | str
+    """A folder, or the URL of an object store as text."""
     policy: Policy | None = None
     cases: CaseSet | None = None
     case_of: Mapping[str, str] = field(default_factory=dict)
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 def score(inputs: Inputs, out: Path, progress: Callable[[int, int], None] | None = None) -> Summary:
@@ -46,15 +50,23 @@ def score(inputs: Inputs, out: Path, progress: Callable[[int, int], None] | None
         policy=inputs.policy,
         cases=inputs.cases.cases if inputs.cases is not None else {},
         case_of=inputs.case_of,
+        thresholds=inputs.thresholds,
     )
     counts = Counts()
+    # A conversation's traces may lie in several buckets; with one there is nobody to wait for.
+    across = Conversations() if lake.buckets > 1 else None
     with ResultWriter(out) as writer:
         for bucket in range(lake.buckets):
-            result = score_unit(lake.read_spans(bucket, COLUMNS), rules)
+            spans, logs = lake.read_spans(bucket, COLUMNS), lake.read_logs(bucket, LOG_COLUMNS)
+            result = score_unit(spans, rules, logs, across)
             writer.write(f"{bucket:03d}", result)
             counts.add(result.counts)
             if progress is not None:
                 progress(bucket + 1, lake.buckets)
+        if across is not None:
+            result = score_rest(across, rules)
+            writer.write("across", result)
+            counts.add(result.counts)
         summary = summarise(inputs.lake, inputs.policy, inputs.cases, counts)
         writer.finish(summary)
     if not counts.spans:

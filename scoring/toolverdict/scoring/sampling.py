@@ -1,25 +1,27 @@
 """How many traces a kept one stands for, so that rates over sampled traffic stay unbiased.
 
-Source: OpenTelemetry "TraceState: Probability Sampling", sub-key ``th`` of ``ot``: the rejection
-threshold T of 2^56, written as up to 14 hex digits with trailing zeros dropped; the adjusted
-count is 2^56 / (2^56 - T).
+Source: OpenTelemetry "TraceState: Probability Sampling": of 2^56 possible traces, the rejection
+threshold T keeps 2^56 - T, so the adjusted count is 2^56 / (2^56 - T).
 """
 
-import re
+from typing import Final
 
-_THRESHOLD = re.compile(r"(?:^|,)\s*ot=(?:[^,]*;)?th:([0-9a-f]{1,14})(?:[;,]|\s*$)")
-_RANGE = 1 << 56
-_MOST = float(1 << 20)  # one in a million: a rarer sampling is not believed of a tool call
-_STEPS = 1 << 20
+from toolverdict.collector.sampling.thresholds import NEVER, read_sampled
+
+_MOST: Final = float(1 << 20)  # one in a million: a rarer sampling is not believed of a tool call
+_STEPS: Final = 1 << 20
 
 
-def adjusted_count(trace_state: str) -> float:
+def adjusted_count(trace_state: str) -> float | None:
     """The weight of a span with this W3C ``tracestate``; 1.0 when it was not sampled.
+
+    None when it was sampled and nobody knows how: what it stands for can be in no rate.
 
     A multiple of 2^-20, so that sums of weights are exact and do not depend on their order.
     """
-    found = _THRESHOLD.search(trace_state)
-    if found is None:
+    sampled = read_sampled(trace_state)
+    if sampled.unknown:
+        return None
+    if sampled.threshold is None:
         return 1.0
-    threshold = int(found.group(1).ljust(14, "0"), 16)
-    return min(_MOST, round(_RANGE / (_RANGE - threshold) * _STEPS) / _STEPS)
+    return min(_MOST, round(NEVER / (NEVER - sampled.threshold) * _STEPS) / _STEPS)

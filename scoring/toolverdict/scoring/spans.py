@@ -19,6 +19,30 @@ _STATUS_ERROR = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a span: an event of the span, or a log record that names it.
+
+    ``name`` is what it calls itself: the attribute ``event.name``, else the name of the event.
+    ``body`` is a log record's; events of spans have none.
+    """
+
+    name: str
+    attributes: Mapping[str, Json]
+    body: Json = None
+    at_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One log record, with the span it belongs to where it says one."""
+
+    trace_id: str | None
+    span_id: str | None
+    event: Event
+    resource: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """One span with all its attributes; times in nanoseconds, ``end_ns`` None when unfinished."""
 
@@ -32,6 +56,9 @@ class Span:
     attributes: Mapping[str, Json]
     resource: Mapping[str, Json]
     trace_state: str
+    kind: int = 0
+    status_message: str = ""
+    events: tuple[Event, ...] = ()
 
     def text(self, *keys: str) -> str | None:
         """The first of these attributes that is a non-empty text, or a whole number as one."""
@@ -51,13 +78,28 @@ COLUMNS = [
     "name",
     "start_time_unix_nano",
     "end_time_unix_nano",
+    "kind",
     "status_code",
+    "status_message",
     "trace_state",
     "attributes",
+    "events",
     *schema.PROMOTED,
     "resource_attributes",
 ]
-"""The columns of the lake that scoring reads."""
+"""The columns of the lake that scoring reads of spans."""
+
+LOG_COLUMNS = [
+    "trace_id",
+    "span_id",
+    "time_unix_nano",
+    "observed_time_unix_nano",
+    "event_name",
+    "body",
+    "attributes",
+    "resource_attributes",
+]
+"""The columns of the lake that scoring reads of log records."""
 
 
 def traces(table: pa.Table) -> Iterator[list[Span]]:
@@ -89,7 +131,36 @@ def _span(row: dict[str, Any]) -> Span:
         attributes=schema.attributes_of(row),
         resource=_resource_of(row),
         trace_state=row["trace_state"] or "",
+        kind=row["kind"] or 0,
+        status_message=row["status_message"] or "",
+        events=() if row["events"] is None else _events(row),
     )
+
+
+def _events(row: dict[str, Any]) -> tuple[Event, ...]:
+    return tuple(
+        Event(event["name"], event["attributes"], None, event["time_unix_nano"])
+        for event in schema.events_of(row)
+    )
+
+
+def log_records(table: pa.Table) -> Iterator[LogRecord]:
+    """The log records of one bucket, in the order of the table.
+
+    Args:
+        table: rows with at least :data:`LOG_COLUMNS`.
+    """
+    for batch in table.to_batches(max_chunksize=4096):
+        for row in batch.to_pylist():
+            attributes = schema.attributes_of(row)
+            said = attributes.get("event.name")
+            event = Event(
+                name=said if isinstance(said, str) and said else row["event_name"] or "",
+                attributes=attributes,
+                body=schema.body_of(row),
+                at_ns=row["time_unix_nano"] or row["observed_time_unix_nano"],
+            )
+            yield LogRecord(row["trace_id"], row["span_id"], event, _resource_of(row))
 
 
 def _resource_of(row: dict[str, Any]) -> Mapping[str, Json]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from toolverdict.scoring.counts import trajectory_shares
 from toolverdict.scoring.model import Captured, Json
 from toolverdict.scoring.values import as_text
 from toolverdict.scoring.verdicts import Judged
@@ -67,6 +68,9 @@ CALLS = _schema(
     ("labels", pa.string()),
     ("dialect", _WORD),
     ("weight", pa.float64()),
+    ("user_id", pa.string()),
+    ("exposed_as", _WORD),
+    ("requested_arguments", pa.string()),
 )
 
 FINDINGS = _schema(
@@ -86,6 +90,7 @@ FINDINGS = _schema(
     ("root_cause", pa.bool_()),
     ("rank", pa.int32()),
     ("confidence", pa.float64()),
+    ("code", _WORD),
 )
 
 VERDICTS = _schema(
@@ -113,6 +118,11 @@ VERDICTS = _schema(
     ("confidence", pa.float64()),
     ("complete", pa.bool_()),
     ("weight", pa.float64()),
+    ("selection_precision_raw", pa.float64()),
+    ("argument_key_score", pa.float64()),
+    ("call_f1", pa.float64()),
+    ("way", _WORD),
+    ("shares", pa.string()),
 )
 
 
@@ -175,6 +185,11 @@ def _calls(judged: Judged) -> Iterator[dict[str, Any]]:
             "labels": as_text(list(call.labels)),
             "dialect": call.dialect,
             "weight": call.weight,
+            "user_id": trajectory.user_id,
+            "exposed_as": call.exposed_as,
+            "requested_arguments": None
+            if call.requested_arguments is None
+            else as_text(call.requested_arguments),
         }
 
 
@@ -197,6 +212,7 @@ def _findings(judged: Judged) -> Iterator[dict[str, Any]]:
             "root_cause": finding.root_cause,
             "rank": finding.rank,
             "confidence": finding.confidence,
+            "code": finding.code,
         }
 
 
@@ -228,6 +244,16 @@ def _verdict(judged: Judged) -> dict[str, Any]:
         "confidence": verdict.confidence,
         "complete": trajectory.complete,
         "weight": trajectory.weight,
+        "selection_precision_raw": scores.selection_precision_raw if scores else None,
+        "argument_key_score": scores.keys.value if scores else None,
+        "call_f1": scores.call_f1 if scores else None,
+        "way": scores.way if scores else None,
+        "shares": as_text(
+            {
+                name: [share.hits, share.of, share.unseen]
+                for name, share in sorted(trajectory_shares(judged).items())
+            }
+        ),
     }
 
 

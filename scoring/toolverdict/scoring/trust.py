@@ -31,8 +31,8 @@ class TrustedSoFar:
 
     def add(self, call: ToolCall) -> None:
         """Take note of the result of a call, if its tool is trusted."""
-        labels = self._policy.labels_of(call.tool, frozenset(call.labels))
-        if self._policy.is_untrusted_source(call.tool, labels):
+        labels = self._policy.labels_of(call.known_as, frozenset(call.labels))
+        if self._policy.is_untrusted_source(call.known_as, labels):
             return
         if call.result_state is Captured.CAPTURED:
             self._texts.add(call.result if isinstance(call.result, str) else as_text(call.result))

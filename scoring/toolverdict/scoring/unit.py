@@ -1,21 +1,21 @@
 """One unit of work: an Arrow table of whole traces in, tables of results and counts out.
 
-Pure: no files, no clock. Units are independent, and the counts of units add up to those of the
-whole, so any engine may map this function over them.
+Pure: no files, no clock. The counts of units add up to those of the whole. Units are independent
+but for conversations that go on in another one; those are put together after the last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.model import Case
+from toolverdict.scoring.conversations import Conversations
 from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.model import Thresholds, Trajectory
-from toolverdict.scoring.spans import traces
+from toolverdict.scoring.spans import log_records, traces
 from toolverdict.scoring.tables import calls_table, findings_table, verdicts_table
-from toolverdict.scoring.trajectories import trajectories
 from toolverdict.scoring.verdicts import Judged, judge_trajectory
 
 
@@ -46,26 +46,67 @@ class UnitResult:
     counts: Counts
 
 
-def score_unit(spans: pa.Table, rules: Rules) -> UnitResult:
-    """Scores every trajectory of a unit.
+def score_unit(
+    spans: pa.Table,
+    rules: Rules,
+    logs: pa.Table | None = None,
+    conversations: Conversations | None = None,
+) -> UnitResult:
+    """Scores the trajectories of a unit.
 
     Args:
         spans: whole traces, deduplicated and sorted by trace id, with the columns that
             :data:`toolverdict.scoring.spans.COLUMNS` names.
         rules: policy, cases and thresholds.
+        logs: the log records of the unit, with the columns of
+            :data:`toolverdict.scoring.spans.LOG_COLUMNS`.
+        conversations: of several units, where a conversation may go on from one to the other: what
+            may concern another unit is left there, for :func:`score_rest`.
     """
-    judged: list[Judged] = []
-    counts = Counts(spans=spans.num_rows)
+    records = log_records(logs) if logs is not None else ()
+    own = conversations is None
+    if conversations is None:
+        conversations = Conversations()
+    conversations.expect(records)
+    before = conversations.traces, conversations.traces_without_calls
+    scored = _Scored(rules)
     for trace in traces(spans):
-        found = trajectories(trace)
-        counts.traces += 1
-        counts.traces_without_calls += not any(trajectory.calls for trajectory in found)
-        for trajectory in found:
-            one = _judge(trajectory, rules)
+        scored.add(conversations.add(trace))
+    if own:
+        scored.add(conversations.rest())
+    scored.counts.spans = spans.num_rows
+    scored.counts.traces = conversations.traces - before[0]
+    scored.counts.traces_without_calls = conversations.traces_without_calls - before[1]
+    return scored.result()
+
+
+def score_rest(conversations: Conversations, rules: Rules) -> UnitResult:
+    """Scores what the units before had left, since it concerned more than one of them."""
+    scored = _Scored(rules)
+    scored.add(conversations.rest())
+    return scored.result()
+
+
+class _Scored:
+    """Trajectories judged, and counted."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._judged: list[Judged] = []
+        self.counts = Counts()
+
+    def add(self, trajectories: Iterable[Trajectory]) -> None:
+        for trajectory in trajectories:
+            one = _judge(trajectory, self._rules)
             if one is not None:
-                judged.append(one)
-                counts.count(one)
-    return UnitResult(calls_table(judged), findings_table(judged), verdicts_table(judged), counts)
+                self._judged.append(one)
+                self.counts.count(one)
+
+    def result(self) -> UnitResult:
+        judged = self._judged
+        return UnitResult(
+            calls_table(judged), findings_table(judged), verdicts_table(judged), self.counts
+        )
 
 
 def _judge(trajectory: Trajectory, rules: Rules) -> Judged | None:

@@ -11,6 +11,7 @@ import orjson
 from toolverdict.scoring.model import Json
 
 MAX_DEPTH = 64
+_NESTED = (dict, list)
 _KEY_END = re.compile(r'"\s*:')
 
 _MAX_LEAVES = 10_000  # values come from traces: a hostile one must not buy unbounded work
@@ -60,7 +61,7 @@ def parse(text: str) -> Json:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
-    if not isinstance(value, dict | list):
+    if not isinstance(value, _NESTED):
         return value
     keys = 0
     level = [value]
@@ -70,7 +71,7 @@ def parse(text: str) -> Json:
             inner
             for item in level
             for inner in (item.values() if isinstance(item, dict) else item)
-            if isinstance(inner, dict | list)
+            if isinstance(inner, _NESTED)
         ]
         if not level:
             return text if _repeats_a_key(text, keys) else value

@@ -1,19 +1,19 @@
-"""From spans to tool calls: each dialect says how to recognise and read a tool span.
+"""From spans and logs to tool calls: each dialect says how to recognise and read what is one.
 
-A dialect is keyed on attributes, never on the name or version of a package. One call may be
-witnessed by several nested spans (agent framework, MCP client, MCP server): they fold into one.
+A dialect is a module here that defines ``DIALECT``; adding one is adding a file. It is keyed on
+attributes, never on the name or version of a package.
 """
 
-from toolverdict.scoring.dialects import genai
-from toolverdict.scoring.folding import fold
-from toolverdict.scoring.model import ToolCall
-from toolverdict.scoring.spans import Tree
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from toolverdict.scoring.dialects.dialect import Dialect
 
 
-def read_calls(tree: Tree) -> list[ToolCall]:
-    """The tool calls of a trace, nested witnesses folded, ordered by start time and span id."""
-    witnessed = {span.span_id: genai.read(span) for span in tree.spans if genai.is_tool_call(span)}
-    borders = frozenset(
-        span.span_id for span in tree.spans if genai.is_agent_run(span) or genai.is_model_turn(span)
-    )
-    return fold(tree, witnessed, borders)
+@cache
+def dialects() -> tuple[Dialect, ...]:
+    """All dialects, in the order in which they are asked for a field."""
+    modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
+    found = [module.DIALECT for module in modules if hasattr(module, "DIALECT")]
+    return tuple(sorted(found, key=lambda dialect: (dialect.rank, dialect.name)))
