@@ -1,46 +1,48 @@
-"""Expected arguments against actual ones: key by key, after normalisation, never as raw strings.
+"""Expected arguments against actual ones, key by key, after normalisation, never as raw strings.
 
-Equality is that of canonical JSON: key order is free, list order is kept, ``true`` is not ``1``,
-``1`` equals ``1.0``, floats agree to 1e-9 relative, ``"1"`` is not ``1``, texts compare after
-Unicode normalisation (NFC), and a missing key is not ``null``.
+What is equal is said in :mod:`toolverdict.scoring.cases.equality`, and how an argument comes to be
+compared otherwise in :mod:`toolverdict.scoring.cases.plans`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isclose
-from unicodedata import normalize
+from typing import Any
 
+from toolverdict.scoring.cases.comparators.base import MISSING, Context
+from toolverdict.scoring.cases.comparators.references import Ref
+from toolverdict.scoring.cases.equality import difference
+from toolverdict.scoring.cases.plans import (
+    Mismatch,
+    Plan,
+    accepts_missing,
+    compare,
+    leaves_of,
+    plan_of,
+    reads_as_number,
+)
 from toolverdict.scoring.model import Json
+from toolverdict.scoring.values import parse
 
-COMPARATOR = "equal"
-_RELATIVE = 1e-9
-_MAX_DEPTH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The first place below one key that is not as expected.
-
-    ``why`` reads on from the key path: ``items[0].sku`` + ``is missing``.
-    """
-
-    key_path: str
-    expected: Json
-    actual: Json
-    why: str
+_NOTHING = Context()
+_MAX_QUOTED = 2  # how often an object may have been written as text, and that again
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How one pair compares: right keys over compared keys, and every mismatch.
+    """How one pair compares: right keys over decided keys, and every mismatch.
 
-    ``extra`` are keys that nobody expected: they count in an exact comparison only.
+    ``extra`` are keys that nobody expected: they count in an exact comparison only. ``undecided``
+    are keys of which nothing shows whether they are right; they are in neither count.
+    ``coerced`` are keys whose text was read as a number. ``unreadable``: there was no object.
     """
 
     right: int
     compared: int
-    mismatches: tuple[Mismatch, ...]
+    mismatches: tuple[Mismatch, ...] = ()
     extra: tuple[Mismatch, ...] = ()
+    undecided: tuple[Mismatch, ...] = ()
+    coerced: tuple[str, ...] = ()
+    unreadable: bool = False
 
     @property
     def score(self) -> float:
@@ -49,99 +51,102 @@ class Comparison:
 
     @property
     def wholly_right(self) -> bool:
-        """Whether every compared key is right."""
-        return self.right == self.compared
+        """Whether every key is known to be right."""
+        return self.right == self.compared and not self.undecided
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known to be right or known to be wrong."""
+        return self.right < self.compared or not self.undecided
+
+
+class Arguments:
+    """What a call is expected to carry, ready to be compared with many calls."""
+
+    __slots__ = ("_defaults", "_exact", "_plans", "_refers", "expected")
+
+    def __init__(
+        self,
+        expected: Mapping[str, Json],
+        *,
+        exact: bool,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Decides how each key is compared.
+
+        Args:
+            expected: the keys that must be there.
+            exact: whether keys that are not expected count as wrong.
+            schema: the JSON Schema of the tool's arguments, where a catalogue has it.
+
+        Raises:
+            PlanError: a key names a comparator that does not exist.
+        """
+        properties = (schema or {}).get("properties")
+        known = properties if isinstance(properties, Mapping) else {}
+        shapes = {key: shape for key, shape in known.items() if isinstance(shape, Mapping)}
+        self.expected = expected
+        self._exact = exact
+        self._defaults = {k: shape["default"] for k, shape in shapes.items() if "default" in shape}
+        self._plans = {k: plan_of(v, k, shapes.get(k), (k,)) for k, v in expected.items()}
+        leaves = (leaf for plan in self._plans.values() for leaf in leaves_of(plan))
+        self._refers = any(leaf.comparator.kind == Ref.kind for leaf in leaves)
+
+    @property
+    def plans(self) -> Mapping[str, Plan]:
+        """How each key is compared."""
+        return self._plans
+
+    @property
+    def refers(self) -> bool:
+        """Whether a key is compared with what other calls returned."""
+        return self._refers
+
+    def compare(self, actual: Json, context: Context = _NOTHING) -> Comparison:
+        """Compares the top-level keys; nested values must be right as a whole.
+
+        Args:
+            actual: what the call carried. Anything but an object, or the text of one, has no key.
+            context: what comparators may look at beside the arguments.
+        """
+        quoted = 0
+        while isinstance(actual, str) and quoted < _MAX_QUOTED:
+            actual, quoted = parse(actual), quoted + 1
+        if not isinstance(actual, dict):
+            why = "is missing, since the call carried no arguments object"
+            missing = tuple(Mismatch(key, value, None, why) for key, value in self.expected.items())
+            return Comparison(0, max(1, len(missing)), missing, unreadable=True)
+        context = Context(actual, context.earlier, context.resolve)
+        wrong: list[Mismatch] = []
+        doubtful: list[Mismatch] = []
+        coerced: list[str] = []
+        for key, plan in self._plans.items():
+            value = actual.get(key, self._defaults.get(key, MISSING))
+            if value is MISSING and not accepts_missing(plan):
+                wrong.append(Mismatch(key, self.expected[key], None, "is missing"))
+                continue
+            found = compare(plan, value, key, context)
+            if found is not None:
+                (doubtful if found.undecided else wrong).append(found)
+            elif reads_as_number(plan, value):
+                coerced.append(key)
+        extra = tuple(
+            Mismatch(key, None, value, "was not expected")
+            for key, value in actual.items()
+            if key not in self._plans and not self._is_default(key, value)
+        )
+        compared = len(self._plans) - len(doubtful)
+        right = compared - len(wrong)
+        notes = (extra, tuple(doubtful), tuple(coerced))
+        if self._exact:
+            return Comparison(right, compared + len(extra), (*wrong, *extra), *notes)
+        return Comparison(right, compared, tuple(wrong), *notes)
+
+    def _is_default(self, key: str, value: Json) -> bool:
+        """Whether a key only spells out what the tool would have taken without it."""
+        return key in self._defaults and difference(self._defaults[key], value) is None
 
 
 def compare_arguments(expected: Mapping[str, Json], actual: Json, *, exact: bool) -> Comparison:
-    """Compares the top-level keys; nested values must be equal as a whole.
-
-    Args:
-        expected: the keys that must be there.
-        actual: what the call carried. Anything but an object (a model's broken JSON) has no key.
-        exact: whether keys that are not expected count as wrong.
-    """
-    if not isinstance(actual, Mapping):
-        why = "is missing, since the call carried no arguments object"
-        missing = tuple(Mismatch(key, value, None, why) for key, value in expected.items())
-        return Comparison(0, max(1, len(missing)), missing)
-    mismatches = tuple(
-        found
-        for key, value in expected.items()
-        if (found := next(_below(key, expected, actual, 0), None)) is not None
-    )
-    extra = tuple(
-        Mismatch(key, None, value, "was not expected")
-        for key, value in actual.items()
-        if key not in expected
-    )
-    right = len(expected) - len(mismatches)
-    if exact:
-        return Comparison(right, len(expected) + len(extra), (*mismatches, *extra), extra)
-    return Comparison(right, len(expected), mismatches, extra)
-
-
-def difference(expected: Json, actual: Json, path: str = "") -> Mismatch | None:
-    """The first place where two JSON values differ; None when they are equal."""
-    return next(_differences(expected, actual, path, 0), None)
-
-
-def _below(
-    key: str, expected: Mapping[str, Json], actual: Mapping[str, Json], depth: int, path: str = ""
-) -> Iterator[Mismatch]:
-    """Differences at one key of two objects."""
-    inner = f"{path}.{key}" if path else key
-    if key not in actual:
-        yield Mismatch(inner, expected[key], None, "is missing")
-    elif key not in expected:
-        yield Mismatch(inner, None, actual[key], "was not expected")
-    else:
-        yield from _differences(expected[key], actual[key], inner, depth)
-
-
-def _differences(expected: Json, actual: Json, path: str, depth: int) -> Iterator[Mismatch]:
-    if depth > _MAX_DEPTH:
-        why = f"is nested deeper than {_MAX_DEPTH} levels"
-        yield Mismatch(path, expected, actual, why)
-    elif isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        for key in [*expected, *(key for key in actual if key not in expected)]:
-            yield from _below(key, expected, actual, depth + 1, path)
-    elif isinstance(expected, list) and isinstance(actual, list):
-        if len(expected) != len(actual):
-            why = f"has {len(actual)} items, expected {len(expected)}"
-            yield Mismatch(path, expected, actual, why)
-        else:
-            for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
-                yield from _differences(one, other, f"{path}[{index}]", depth + 1)
-    elif not _equal_scalars(expected, actual):
-        typed = _kind(expected) != _kind(actual)
-        why = f"is {_shown(actual, typed)}, expected {_shown(expected, typed)}"
-        yield Mismatch(path, expected, actual, why)
-
-
-def _equal_scalars(expected: Json, actual: Json) -> bool:
-    if isinstance(expected, bool) or isinstance(actual, bool):
-        return expected is actual
-    if isinstance(expected, int) and isinstance(actual, int):
-        return expected == actual
-    if isinstance(expected, int | float) and isinstance(actual, int | float):
-        try:
-            return isclose(expected, actual, rel_tol=_RELATIVE)
-        except OverflowError:  # an integer no float can hold
-            return False
-    if isinstance(expected, str) and isinstance(actual, str):
-        return normalize("NFC", expected) == normalize("NFC", actual)
-    return expected is None and actual is None
-
-
-def _kind(value: Json) -> type:
-    """Int and float are one kind: both are JSON numbers."""
-    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
-
-
-def _shown(value: Json, typed: bool) -> str:
-    """A value, with its type where the two could be mistaken for each other."""
-    text = repr(value)
-    if len(text) > 80:
-        text = text[:77] + "..."
-    return f"{text} ({type(value).__name__})" if typed else text
+    """Compares once; see :class:`Arguments`."""
+    return Arguments(expected, exact=exact).compare(actual)

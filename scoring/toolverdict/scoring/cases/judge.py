@@ -1,23 +1,34 @@
 """One trajectory against its case: counts of what was right, and a finding for each thing wrong.
 
 Retries are attempts of one call: the attempt that answers is the last, so that a wrong first try
-counts once (and stays visible in ``arguments_first_attempt``), not as an extra call.
+counts once (and stays visible in ``arguments_first_attempt``), not as an extra call. Of several ways
+to do the task the one that the trajectory comes nearest to is taken.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolverdict.instrument.names import bare_name
-from toolverdict.instrument.outcomes import Outcome
+from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.scoring.attempts import chains
-from toolverdict.scoring.cases.arguments import COMPARATOR, Comparison
-from toolverdict.scoring.cases.assignment import Assignment, Pair, assign, compare
-from toolverdict.scoring.cases.model import Case, Expectation
-from toolverdict.scoring.cases.order import Broken, broken_constraints, to_blame
+from toolverdict.scoring.cases.arguments import Comparison
+from toolverdict.scoring.cases.assignment import (
+    Assignment,
+    Pair,
+    assign,
+    ended_as_expected,
+    first_tries,
+    tool_of,
+)
+from toolverdict.scoring.cases.evidence import Evidence, findings_of, wrong_tools
+from toolverdict.scoring.cases.limits import limit_findings
+from toolverdict.scoring.cases.model import Case, Expectation, Reaction, Way
+from toolverdict.scoring.cases.need import Cell, need, treatment
+from toolverdict.scoring.cases.order import Constraint, constraints, to_blame
 from toolverdict.scoring.model import (
     CaseScores,
     Category,
     Finding,
+    Part,
     Placed,
     Share,
     Trajectory,
@@ -28,160 +39,194 @@ from toolverdict.scoring.model import (
 class Judgement:
     """The scores of a trajectory against its case and the findings behind them.
 
-    ``undecided``: of an expected call nothing shows whether it succeeded.
+    ``undecided``: of an expected call nothing shows whether it ended as expected. ``doubtful``: of
+    an argument nothing shows whether it is right. ``reactions`` are what the case wants after calls
+    (by index), ``forbidden`` the calls that it allows nobody to add, ``answered`` those that answer
+    an expectation, with their earlier attempts.
     """
 
     scores: CaseScores
     findings: tuple[Finding, ...]
     undecided: bool
+    doubtful: bool
+    need: Cell | None
+    reactions: Mapping[int, tuple[Reaction, ...]]
+    forbidden: frozenset[int]
+    answered: frozenset[int]
 
 
 def judge(trajectory: Trajectory, case: Case) -> Judgement:
-    """Scores selection, arguments and order; the findings derive from the same assignment."""
+    """Scores need, selection, arguments and order; the findings derive from the same assignment."""
     attempts = chains(trajectory.calls)
+    return max(
+        (_judge(trajectory, case, way, attempts) for way in case.ways),
+        key=lambda judgement: _nearness(judgement.scores),
+    )
+
+
+def _nearness(scores: CaseScores) -> tuple[float, float, float]:
+    """What makes one way nearer than another; a score that is None has nothing wrong."""
+    selection, keys, order = scores.selection, scores.keys.value, scores.order.value
+    return (
+        1.0 if selection is None else selection,
+        1.0 if keys is None else keys,
+        1.0 if order is None else order,
+    )
+
+
+def _judge(
+    trajectory: Trajectory, case: Case, way: Way, attempts: Sequence[Sequence[Placed]]
+) -> Judgement:
     chain_of = {chain[-1].index: chain for chain in attempts}
-    assignment = assign(case.expected, [chain[-1] for chain in attempts])
-    in_order = [pair.call for pair in assignment.pairs]
-    broken = broken_constraints(in_order)
-    findings = [
-        *_selection(trajectory, case.expected, assignment),
-        *_arguments(assignment.pairs),
-        *_failed(assignment.pairs),
-        *_order(broken, to_blame(in_order)),
-    ]
-    # Pairs whose expectation names arguments: as they ended, and as they were first tried.
-    named = [
-        pair for pair in assignment.pairs if case.expected[pair.expected].arguments is not None
-    ]
-    last = [pair.comparison for pair in named]
-    first = [compare(case.expected[p.expected], chain_of[p.call.index][0]) for p in named]
-    constraints = max(0, len(in_order) - 1)
+    assignment, answers = assign(way.expected, [chain[-1] for chain in attempts], trajectory.calls)
+    treated = {place.index: treatment(case.extra, place) for place in assignment.extra}
+    extra = tuple(place for place in assignment.extra if treated[place.index] != "allow")
+    assignment = Assignment(assignment.pairs, assignment.missing, extra)
+    matched: dict[int, list[Placed]] = {}
+    for pair in assignment.pairs:
+        matched.setdefault(pair.expected, []).append(pair.call)
+    ordered = constraints(matched, way.before)
+    named = [p for p in assignment.pairs if way.expected[p.expected].arguments is not None]
+    tries = [chain[0] for chain in attempts]
+    first = first_tries(way.expected, named, tries, answers)
+    evidence = Evidence(trajectory, way, assignment, ordered, to_blame(matched, way.before))
+    confused = wrong_tools(evidence)
+    cell = need(case, bool(assignment.pairs or extra))
+    findings = (
+        *findings_of(evidence, confused),
+        *_need_findings(trajectory, way, cell),
+        *limit_findings(trajectory, case.limits),
+    )
+    allowed = sum(len(chain_of[i]) for i, how in treated.items() if how == "allow")
     scores = CaseScores(
         pairs=len(assignment.pairs),
         missing=len(assignment.missing),
-        extra=len(assignment.extra),
-        arguments=_share(last, lambda comparison: comparison.wholly_right),
-        arguments_first_attempt=_share(first, lambda comparison: comparison.wholly_right),
-        keys=_share(last, lambda comparison: comparison.score),
-        order=Share(constraints - len(broken), constraints),
+        extra=len(extra),
+        arguments=_share(named, _wholly),
+        arguments_first_attempt=_share(first, _wholly),
+        keys=_share(named, lambda comparison: comparison.score),
+        order=_held(ordered),
+        arguments_high_risk=_share(
+            [p for p in named if DANGEROUS_LABELS & set(p.call.call.labels)], _wholly
+        ),
+        raw_calls=len(trajectory.calls) - allowed,
+        wholly_right=_wholly_right(assignment.pairs, way.expected),
+        way=way.name,
+        confused=tuple(
+            (tool_of(way.expected[index].tool), place.call.tool)
+            for index, place in confused.items()
+        ),
+        parts=tuple(_parts(assignment, way.expected, named, ordered)),
     )
-    undecided = any(pair.call.call.outcome is Outcome.UNKNOWN for pair in assignment.pairs)
-    return Judgement(scores, tuple(findings), undecided)
+    return Judgement(
+        scores=scores,
+        findings=findings,
+        undecided=any(
+            ended_as_expected(way.expected[p.expected], p.call.call) is None
+            for p in assignment.pairs
+        ),
+        doubtful=any(p.comparison is not None and not p.comparison.decided for p in named),
+        need=cell,
+        reactions=_reactions(assignment.pairs, way.expected, chain_of),
+        forbidden=frozenset(
+            place.index
+            for last in extra
+            if treated[last.index] == "forbid"
+            for place in chain_of[last.index]
+        ),
+        answered=frozenset(
+            place.index for pair in assignment.pairs for place in chain_of[pair.call.index]
+        ),
+    )
 
 
-def _share(comparisons: Sequence[Comparison | None], hit: Callable[[Comparison], float]) -> Share:
-    """Hits over the comparisons that could be made."""
-    made = [comparison for comparison in comparisons if comparison is not None]
-    return Share(sum(map(hit, made)), len(made), len(comparisons) - len(made))
+def _wholly(comparison: Comparison) -> float:
+    return float(comparison.wholly_right)
 
 
-def _selection(
-    trajectory: Trajectory, expected: Sequence[Expectation], assignment: Assignment
-) -> Iterator[Finding]:
-    """Missing and extra calls; a missing one with an extra one in its place is a wrong tool."""
-    extra = list(assignment.extra)
-    for index in assignment.missing:
-        opens, closes = _gap(index, assignment.pairs)
-        instead = next((c for c in extra if opens < c.call.start_ns < closes), None)
-        wanted = expected[index].tool
-        if instead is not None:
-            extra.remove(instead)
-            yield Finding.at_call(
-                instead,
-                Category.WRONG_TOOL,
-                f"{instead.call.tool} was called where {wanted} was expected",
-                expected=wanted,
-                actual=instead.call.tool,
-            )
-            continue
-        span_id, at_ns = _where_due(trajectory, closes)
-        yield Finding(
-            Category.MISSING_CALL,
-            span_id,
-            f"{wanted} was never called; the span is where the model should have asked for it",
-            at_ns=at_ns,
-            expected=wanted,
-        )
-    for place in extra:
-        yield Finding.at_call(
-            place,
-            Category.EXTRA_CALL,
-            _why_extra(place, expected),
-            actual=place.call.tool,
-        )
-
-
-def _why_extra(place: Placed, expected: Sequence[Expectation]) -> str:
-    wanted = sum(bare_name(e.tool) == bare_name(place.call.tool) for e in expected)
-    if wanted:
-        times = "once" if wanted == 1 else f"{wanted} times"
-        return f"{place.call.tool} was called more often than expected ({times})"
-    return f"{place.call.tool} was called and is not expected in this case"
-
-
-def _gap(index: int, pairs: Sequence[Pair]) -> tuple[int, int]:
-    """Between which times the missing call was due, by its matched neighbours."""
-    opens, closes = -1, 1 << 63
+def _share(pairs: Iterable[Pair], hit: Callable[[Comparison], float]) -> Share:
+    """Hits over the comparisons that could be made and say something."""
+    total = Share()
     for pair in pairs:
-        if pair.expected < index:
-            opens = max(opens, pair.call.call.start_ns)
+        total += _one(pair, hit)
+    return total
+
+
+def _one(pair: Pair, hit: Callable[[Comparison], float]) -> Share:
+    if pair.comparison is None or not pair.comparison.decided:
+        return Share(unseen=1)
+    return Share(hit(pair.comparison), 1)
+
+
+def _held(ordered: Sequence[Constraint]) -> Share:
+    total = Share()
+    for constraint in ordered:
+        total += _held_one(constraint)
+    return total
+
+
+def _held_one(constraint: Constraint) -> Share:
+    return Share(unseen=1) if constraint.held is None else Share(float(constraint.held), 1)
+
+
+def _wholly_right(pairs: Sequence[Pair], expected: Sequence[Expectation]) -> int | None:
+    """Pairs with wholly right arguments; None where the arguments of one could not be compared."""
+    right = 0
+    for pair in pairs:
+        if expected[pair.expected].arguments is None:
+            right += 1
+        elif pair.comparison is None or not pair.comparison.decided:
+            return None
         else:
-            closes = min(closes, pair.call.call.start_ns)
-    return opens, closes
+            right += pair.comparison.wholly_right
+    return right
 
 
-def _where_due(trajectory: Trajectory, closes: int) -> tuple[str, int]:
-    """The model turn that should have asked for a call due before ``closes``, else the root."""
-    last = max((place.call.start_ns for place in trajectory.calls), default=0)
-    due = [turn for turn in trajectory.turns if turn.start_ns < closes]
-    if due:
-        return due[-1].span_id, min(closes - 1, max(last, due[-1].start_ns))
-    return trajectory.root_span_id, min(closes - 1, last)
+def _parts(
+    assignment: Assignment,
+    expected: Sequence[Expectation],
+    named: Sequence[Pair],
+    ordered: Sequence[Constraint],
+) -> Iterable[Part]:
+    """What each call adds to the sub-metrics, for rates by tool, label, agent and version."""
+    for pair in assignment.pairs:
+        yield Part("selection_accuracy", Share(1, 1), pair.call.call.tool, pair.call.index)
+    for place in assignment.extra:
+        yield Part("selection_accuracy", Share(0, 1), place.call.tool, place.index)
+    for index in assignment.missing:
+        yield Part("selection_accuracy", Share(0, 1), tool_of(expected[index].tool), None)
+    for pair in named:
+        tool, at = pair.call.call.tool, pair.call.index
+        yield Part("argument_accuracy", _one(pair, _wholly), tool, at)
+        yield Part("argument_key_score", _one(pair, lambda c: c.score), tool, at)
+    for constraint in ordered:
+        later = constraint.later
+        yield Part("call_timing_accuracy", _held_one(constraint), later.call.tool, later.index)
 
 
-def _arguments(pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _reactions(
+    pairs: Sequence[Pair],
+    expected: Sequence[Expectation],
+    chain_of: Mapping[int, Sequence[Placed]],
+) -> dict[int, tuple[Reaction, ...]]:
+    """What the case wants after each attempt of an expected call."""
+    stated = {}
     for pair in pairs:
-        if pair.comparison is None:
-            continue
-        call = pair.call.call
-        for mismatch in pair.comparison.mismatches:
-            yield Finding.at_call(
-                pair.call,
-                Category.ARGUMENT_MISMATCH,
-                f"{call.tool}: argument {mismatch.key_path} {mismatch.why}",
-                key_path=mismatch.key_path,
-                expected=mismatch.expected,
-                actual=mismatch.actual,
-                comparator=COMPARATOR,
-            )
+        for place in chain_of[pair.call.index]:
+            reactions = expected[pair.expected].reactions_to(place.call.outcome)
+            if reactions is not None:
+                stated[place.index] = reactions
+    return stated
 
 
-def _failed(pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """An expected call must have succeeded: a right call that failed did not do the task."""
-    for pair in pairs:
-        call = pair.call.call
-        if not call.outcome.succeeded and call.outcome is not Outcome.UNKNOWN:
-            yield Finding.at_call(
-                pair.call,
-                Category.CALL_FAILED,
-                f"{call.tool} was expected to succeed and ended as {call.outcome.value}",
-                expected="ok",
-                actual=call.outcome.value,
-            )
-
-
-def _order(broken: Sequence[Broken], blamed: Sequence[Placed]) -> Iterator[Finding]:
-    for place in blamed:
-        yield Finding.at_call(
-            place,
-            Category.ORDER_INVERTED,
-            f"{place.call.tool} was called out of its expected order",
+def _need_findings(trajectory: Trajectory, way: Way, cell: Cell | None) -> Iterable[Finding]:
+    """A tool was needed, the case does not say which, and none was called."""
+    if cell == "fn" and not any(expectation.least for expectation in way.expected):
+        turn = trajectory.turns[-1] if trajectory.turns else None
+        yield Finding(
+            Category.NEED_UNMET,
+            turn.span_id if turn is not None else trajectory.root_span_id,
+            "a tool had to be called, and none was",
+            at_ns=turn.start_ns if turn is not None else 0,
+            expected="a tool call",
         )
-    for constraint in broken:
-        if constraint.how == "premature":
-            later, earlier = constraint.later, constraint.earlier
-            yield Finding.at_call(
-                later,
-                Category.PREMATURE_CALL,
-                f"{later.call.tool} started before {earlier.call.tool} had ended",
-            )

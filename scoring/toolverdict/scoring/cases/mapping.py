@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolverdict.instrument.yaml_files import YamlProblem, read_yaml
-from toolverdict.scoring.cases.load import read_text
+from toolverdict.scoring.cases.files import read_text
 from toolverdict.scoring.errors import InputError
 
 

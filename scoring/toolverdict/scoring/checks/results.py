@@ -1,23 +1,26 @@
 """Result handling: was what came back understood? An empty result is not a success.
 
-Deterministic part: after a call that returned nothing usable (empty, refused, timed out, 5xx, any
-failure) and was not put right, the agent went on to a consequential call that shares a value with
-it, as if the first had succeeded. Which values matter is not guessed: sharing one is enough, and
-where arguments were not captured the handling is not evaluable.
+Where the case says what to do after such a result, that is what counts. Elsewhere, the deterministic
+part: after a call that returned nothing usable (empty, refused, timed out, 5xx, any failure) and was
+not put right, the agent went on to a consequential call that shares a value with it, as if the first
+had succeeded. Which values matter is not guessed: sharing one is enough, and where arguments were
+not captured the handling is not evaluable.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.names import bare_name
 from toolverdict.instrument.outcomes import Outcome
+from toolverdict.scoring.cases.model import Reaction
 from toolverdict.scoring.model import (
     Captured,
     Category,
     Finding,
     Json,
+    Part,
     Placed,
     Share,
     Trajectory,
@@ -29,38 +32,129 @@ _NOT_A_RESULT = frozenset({Outcome.DENIED, Outcome.PENDING_APPROVAL, Outcome.UNK
 
 _HORIZON = 100  # how many later calls may still build on it; bounds the work on hostile traces
 
+_NONE: Mapping[int, tuple[Reaction, ...]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Unusable results that were handled well over all of them, and those that were not."""
+    """Unusable results that were handled well over all of them, and those that were not.
+
+    ``undecided``: nothing shows whether the agent did what the case wants after a result.
+    """
 
     share: Share
     findings: tuple[Finding, ...]
+    parts: tuple[Part, ...] = ()
+    undecided: bool = False
 
 
-def result_handling(trajectory: Trajectory, repaired: frozenset[int]) -> Handling:
+def result_handling(
+    trajectory: Trajectory,
+    repaired: frozenset[int],
+    stated: Mapping[int, tuple[Reaction, ...]] = _NONE,
+) -> Handling:
     """How the agent went on after each unusable result.
 
     Args:
         trajectory: the calls in order.
         repaired: indexes of failed calls that a later attempt put right.
+        stated: what the case wants after calls, by index.
     """
-    good = unseen = 0
     findings = []
+    parts = []
+    undecided = False
     values = cache(lambda index: frozenset(leaves(trajectory.calls[index].call.arguments)))
     for place in trajectory.calls:
-        if not _unusable(place):
-            continue
-        if place.index in repaired:
-            good += 1
-        elif (misuse := next(_built_on(place, trajectory, values), None)) is not None:
-            findings.append(_finding(place, *misuse))
-        elif _seen(place) and all(_seen(later) for later in _consequential(place, trajectory)):
-            good += 1
+        if place.index in stated:
+            handled, finding = _as_stated(place, trajectory, stated[place.index])
+            undecided = undecided or handled is None
+        elif _unusable(place):
+            handled, finding = _deterministic(place, trajectory, repaired, values)
         else:
-            unseen += 1
-    total = good + len(findings)
-    return Handling(Share(good, total, unseen), tuple(findings))
+            continue
+        if finding is not None:
+            findings.append(finding)
+        share = Share(unseen=1) if handled is None else Share(float(handled), 1)
+        parts.append(Part("result_handling", share, place.call.tool, place.index))
+    share = sum((part.share for part in parts), Share())
+    return Handling(share, tuple(findings), tuple(parts), undecided)
+
+
+def _as_stated(
+    place: Placed, trajectory: Trajectory, wanted: tuple[Reaction, ...]
+) -> tuple[bool | None, Finding | None]:
+    """Whether the agent did what the case wants; None where nothing shows what it did."""
+    done = reaction(place, trajectory)
+    kinds = {kind for one in wanted for kind in _KINDS.get(one, (one,))}
+    if done & kinds:
+        return (True if done <= kinds else None), None
+    did = " or ".join(_WORDS[one] for one in sorted(done))
+    message = (
+        f"after {place.call.tool} ended as {place.call.outcome.value} the agent {did}; "
+        f"wanted: {' or '.join(wanted)}"
+    )
+    return False, Finding.at_call(
+        place,
+        Category.RESULT_MISHANDLED,
+        message,
+        expected=list(wanted),
+        actual=sorted(done),
+    )
+
+
+_KINDS: Mapping[Reaction, tuple[Reaction, ...]] = {"retry": ("retry_same", "retry_changed")}
+_WORDS: Mapping[Reaction, str] = {
+    "retry_same": "called it again with the same arguments",
+    "retry_changed": "called it again with other arguments",
+    "other_tool": "called another tool",
+    "tell_user": "answered",
+    "stop": "stopped",
+}
+
+
+def reaction(place: Placed, trajectory: Trajectory) -> set[Reaction]:
+    """What the agent did next; several where the trace does not tell them apart.
+
+    The next call that began after this one had ended counts; with none, a model turn after it is an
+    answer to the user, and without model turns nothing tells an answer from stopping.
+    """
+    ended = place.call.end_ns if place.call.end_ns is not None else place.call.start_ns
+    later = (p for p in trajectory.calls[place.index + 1 :] if p.call.start_ns >= ended)
+    following = next(later, None)
+    if following is None:
+        if not trajectory.turns:
+            return {"tell_user", "stop"}
+        answered = any(turn.start_ns >= ended for turn in trajectory.turns)
+        return {"tell_user"} if answered else {"stop"}
+    if bare_name(following.call.tool) != bare_name(place.call.tool):
+        return {"other_tool"}
+    same = _same_arguments(place, following)
+    if same is None:
+        return {"retry_same", "retry_changed"}
+    return {"retry_same"} if same else {"retry_changed"}
+
+
+def _same_arguments(one: Placed, other: Placed) -> bool | None:
+    if _seen(one) and _seen(other):
+        return as_text(one.call.arguments) == as_text(other.call.arguments)
+    if one.call.args_hash and other.call.args_hash:
+        return one.call.args_hash == other.call.args_hash
+    return None
+
+
+def _deterministic(
+    place: Placed,
+    trajectory: Trajectory,
+    repaired: frozenset[int],
+    values: Callable[[int], frozenset[Json]],
+) -> tuple[bool | None, Finding | None]:
+    if place.index in repaired:
+        return True, None
+    misuse = next(_built_on(place, trajectory, values), None)
+    if misuse is not None:
+        return False, _finding(place, *misuse)
+    seen = _seen(place) and all(_seen(later) for later in _consequential(place, trajectory))
+    return (True if seen else None), None
 
 
 def _unusable(place: Placed) -> bool:
