@@ -52,6 +52,8 @@ def hostile_lake(folder: Path) -> Path:
         ("--cases", None, "no such case file"),
         ("--cases", "{", "is not JSON"),
         ("--case-map", "[]", "expected an object"),
+        ("--catalog", None, "cannot be read"),
+        ("--catalog", "{}", "is no lock file"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_2(
@@ -83,6 +85,27 @@ def test_json_is_the_summary_and_nothing_else(tmp_path: Path) -> None:
     result = run(lake, "--out", tmp_path / "out", "--json")
     assert result.returncode == 0, result.stderr
     assert orjson.loads(result.stdout) == orjson.loads((tmp_path / "out/summary.json").read_bytes())
+
+
+def test_cases_that_nobody_played_are_exit_3_and_not_a_pass(tmp_path: Path) -> None:
+    """Nothing evaluated is no success."""
+    (tmp_path / "cases.yaml").write_text("{id: c, expected_tool_calls: []}")
+    lake = hostile_lake(tmp_path / "lake")
+    result = run(lake, "--out", tmp_path / "out", "--cases", tmp_path / "cases.yaml")
+    assert result.returncode == 3
+    assert "nothing was evaluated" in result.stderr
+
+
+def test_thresholds_are_options(tmp_path: Path) -> None:
+    """An unexpected call fails a case, unless less than everything is enough."""
+    (tmp_path / "cases.yaml").write_text("{id: c, expected_tool_calls: []}")
+    (tmp_path / "map.yaml").write_text(f"{{'{(2).to_bytes(16).hex()}': c}}")
+    lake = hostile_lake(tmp_path / "lake")
+    given = ("--cases", tmp_path / "cases.yaml", "--case-map", tmp_path / "map.yaml", "--json")
+    for options, passed in ((), 0), (("--min-selection", "0"), 1):
+        result = run(lake, "--out", tmp_path / "out", *given, *options)
+        assert result.returncode == 0, result.stderr
+        assert orjson.loads(result.stdout)["rates"]["pass_rate"]["numerator"] == passed
 
 
 def test_text_from_a_trace_is_neither_markup_nor_control(tmp_path: Path) -> None:

@@ -1,11 +1,22 @@
 """Recorded calls, decided again: with arguments, counts, and what a trace does not hold."""
 
+import contextlib
+import enum
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import PurePosixPath as Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 
+from toolverdict.instrument import ApprovalRequired, ToolDenied, tool
 from toolverdict.instrument.decisions import ReasonCode
 from toolverdict.instrument.policy import Policy
+from toolverdict.instrument.testing import capture_spans
 from toolverdict.scoring.model import Thresholds, ToolCall
 from toolverdict.scoring.policy import Ruling, rulings
 from toolverdict.scoring.testing import call, trajectory_of
@@ -13,7 +24,10 @@ from toolverdict.scoring.verdicts import judge_trajectory
 
 
 def policy(*rules: dict[str, Any], **more: Any) -> Policy:
-    named = [{"id": f"r{index}", "tools": ["refund"], **rule} for index, rule in enumerate(rules)]
+    named = [
+        {"id": f"r{index}", **({} if "labels" in rule else {"tools": ["refund"]}), **rule}
+        for index, rule in enumerate(rules)
+    ]
     return Policy.model_validate({"version": 1, "id": "p", "rules": named, **more})
 
 
@@ -84,7 +98,6 @@ def test_a_window_goes_by_the_times_in_the_trace() -> None:
 
 def test_labels_that_the_policy_adds_count() -> None:
     rule = {
-        "tools": None,
         "labels": ["payment"],
         "effect": "allow",
         "limits": {"per_trajectory": 1},
@@ -157,3 +170,95 @@ def test_a_shadow_policy_is_judged_like_any_other() -> None:
     """What it would have blocked and did not is what it is tried out for."""
     (ruling,) = ruled(policy({"effect": "deny"}, mode="shadow"), refund({}))
     assert ruling.forbidden is True
+
+
+# --- what a trace says of arguments, and what was decided at the time ------------------------------
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Size(enum.IntEnum):
+    SMALL = 5
+
+
+class Model(BaseModel):
+    amount: float = 5
+
+
+@dataclass
+class Money:
+    amount: float = 5
+
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "most": {"x": {"range": {"max": 100}}},
+    "listed": {"x": {"in": ["red", 5, "5", "/a", "2026-01-01"]}},
+    "nested": {"x.amount": {"range": {"max": 100}}},
+    "each": {"x.*": {"range": {"max": 1e30}}},
+    "short": {"x": {"max_length": 40}},
+    "pattern": {"x": {"pattern": "[a-z0-9@./:-]+"}},
+    "suffix": {"x": {"suffix": "@shop.example"}},
+    "dotted": {"x.a.b": {"equals": 1}},
+}
+VALUES: list[Any] = [
+    *[5, 5.0, "5", True, None, -0.0, 1e22, 1e-7, 2**53 + 1, 2**60, Size.SMALL, Colour.RED],
+    *[Decimal("5"), Decimal("5.00"), Decimal("0.1"), Decimal("0.10000000000000000001")],
+    *[Decimal("1E+400"), Decimal("12345678901234567890"), "12345678901234567890"],
+    *[Decimal("NaN"), "NaN", "abc", "red", "/a", Path("/a"), UUID(int=1), b"abc", bytearray(b"a")],
+    *[
+        date(2026, 1, 1),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        timedelta(1),
+        {1, 2},
+        frozenset({2**60}),
+        (1, 2),
+    ],
+    *[
+        [Decimal("5")],
+        [2**60],
+        [],
+        {},
+        {"amount": Decimal("5")},
+        {"amount": 2**60},
+        Model(),
+        Money(),
+    ],
+    *[{"amount": Size.SMALL}, {1: 5}, {"a": 5}, {"$int": "5"}, {"$t": "bytes", "v": "x"}, object()],
+    *[{"a": {"b": 1}}, {"a.b": 1}, {"a": {"b": 1}, "a.b": 2}, Model, float("inf")],
+    *["a@shop.example", "4111111111111111", 4111111111111111, "[email:00000000]"],
+    *[{"password": "hunter2"}, {"a@shop.example": 5}, "x" * 10_001, "a\ud800", {"a\ud800": 5}],
+]
+
+
+@pytest.mark.parametrize("capture", ["full", "redacted"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_what_a_trace_says_is_never_the_opposite_of_what_was_decided(
+    condition: str, capture: Any
+) -> None:
+    @tool(name="refund")
+    def refund(x: object) -> None:
+        pass
+
+    known = 0
+    for effect in ("allow", "deny"):
+        rule = {"effect": effect, "args": CONDITIONS[condition]}
+        by = policy(
+            rule, {"effect": "require_approval"} if effect == "allow" else {"effect": "allow"}
+        )
+        for value in VALUES:
+            with (
+                capture_spans(policy=by, capture=capture) as spans,
+                contextlib.suppress(ToolDenied, ApprovalRequired),
+            ):
+                refund(value)
+            attributes = spans.tool_calls[0].attributes or {}
+            text = attributes.get("gen_ai.tool.call.arguments")
+            if text is None or attributes["policy.reason_code"] == "args_unhashable":
+                continue
+            (ruling,) = ruled(by, call("refund", json.loads(str(text))))
+            decided = attributes["policy.decision"]
+            if not ruling.unknown:
+                known += 1
+                found = (ruling.forbidden, ruling.needs_approval)
+                assert found == (decided == "deny", decided == "require_approval"), value
+    assert known > len(VALUES)

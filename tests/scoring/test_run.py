@@ -1,6 +1,9 @@
 """From a lake to ``OUT``: the contract of what ``score`` leaves behind, and what it refuses."""
 
 import json
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from toolverdict.collector import Lake, LakeError
+from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span, post, running_collector
 from toolverdict.scoring import EmptyLakeError, InputError, Inputs, score
 from toolverdict.scoring.cases.load import load_cases
+from toolverdict.scoring.gate.evidence import moments_of, read_results
 from toolverdict.scoring.tables import CALLS, FINDINGS, VERDICTS
+
+PLACES = ("here", "there")
 
 
 def attributes(**values: str) -> list[dict[str, object]]:
@@ -149,6 +156,58 @@ def test_a_failed_run_keeps_the_results_of_the_last(lake: Path, tmp_path: Path) 
     with pytest.raises(RuntimeError):
         score(Inputs(lake), out, progress=broken)
     assert sorted(path.name for path in out.iterdir()) == before
+
+
+def _copy(part: Path, sink: pa.NativeFile) -> None:
+    sink.write(part.read_bytes())
+
+
+def test_a_lake_in_an_object_store_is_scored_as_one_in_a_folder(
+    lake: Path, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Lake.create(s3_url).store
+    for part in Lake.open(lake).current(Signal.TRACES, 0):
+        store.write(part.name, partial(_copy, lake / part.name))
+    score(Inputs(lake), tmp_path / "here")
+    words = ["score", s3_url, "--out", str(tmp_path / "there")]
+    done = subprocess.run(
+        [sys.executable, "-m", "toolverdict", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    here, there = (json.loads((tmp_path / name / "summary.json").read_text()) for name in PLACES)
+    assert (here.pop("lake"), there.pop("lake")) == (str(lake), s3_url)
+    assert here == there
+    for kind in ("calls", "findings", "verdicts"):
+        assert read(tmp_path / "here", kind).equals(read(tmp_path / "there", kind))
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    done = subprocess.run(
+        [sys.executable, "-m", "toolverdict", *words], capture_output=True, text=True
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "lake.json cannot be read" in done.stderr
+
+
+def test_what_was_sampled_nobody_knows_how_is_in_no_rate(tmp_path: Path) -> None:
+    """It is not evaluable, which the coverage says; it does not stand for one."""
+    call = attributes(gen_ai__operation__name="execute_tool", gen_ai__tool__name="pay")
+    failed = [*call, *attributes(error__type="TimeoutError")]
+    states = ["ot=th:8", "toolverdict=th:unknown"]
+    with running_collector(tmp_path / "lake") as collector:
+        sent = [
+            make_span(number, trace_state=state, attributes=failed if number else call)
+            for number, state in enumerate(states)
+        ]
+        body = make_request(*sent).SerializeToString()
+        assert post(f"{collector.http}/v1/traces", body).status == 200
+    summary = score(Inputs(tmp_path / "lake"), tmp_path / "out")
+    rate = summary.rates["timeout_rate"]
+    assert (rate["numerator"], rate["denominator"], rate["value"]) == (0, 2, 0)
+    assert rate["coverage"] == pytest.approx(2 / 3)
+    weights = [row["weight"] for row in read(tmp_path / "out", "verdicts").to_pylist()]
+    assert weights == [2.0, None]
+    moments = moments_of(read_results(tmp_path / "out").trajectories, "pass_rate")
+    assert moments.unseen == 3
 
 
 def test_spans_without_a_tool_call_are_a_warning_and_no_score(tmp_path: Path) -> None:

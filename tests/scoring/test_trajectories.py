@@ -225,12 +225,19 @@ def test_what_the_user_said_is_read_from_messages() -> None:
         ("", 1.0),
         ("ot=th:0", 1.0),
         ("ot=th:8", 2.0),
-        ("vendor=x,ot=rv:12;th:c", 4.0),
-        ("ot=th:zz", 1.0),
+        ("vendor=x,ot=rv:0123456789abcd;th:c", 4.0),
+        ("ot=th:8,other=th:c", 2.0),
+        ("ot=th:ffffffffffffff", 2.0**20),
         ("other=th:8", 1.0),
+        ("toolverdict=th:unknown", None),
+        ("ot=rv:0123456789abcd,toolverdict=th:unknown,vendor=x", None),
+        ("ot=th:zz", None),
+        ("ot=th:8;th:c", None),
+        ("ot=rv:12;th:c", None),
     ],
 )
 def test_a_sampled_trace_stands_for_those_that_were_not_kept(
-    trace_state: str, count: float
+    trace_state: str, count: float | None
 ) -> None:
+    """None where it was sampled and nobody knows how: that is not 1."""
     assert adjusted_count(trace_state) == count

@@ -3,7 +3,8 @@
 A call is a retry when the same trajectory made an earlier failed call with the same intent: the
 same tool, and the same idempotency key or arguments that are equal but for what was corrected.
 What may have been corrected depends on the failure: after refused arguments they may change,
-after a time-out or a 5xx they must be the same, or it is another call.
+after a time-out or a 5xx they must be the same, or it is another call. An error whose kind nobody
+recorded may have been about the arguments.
 
 Method: similarity of the two argument objects is the mean over the union of their keys of the
 similarity of the values (1 when equal, else the share of characters that their texts have in
@@ -72,7 +73,9 @@ def _same_intent(earlier: ToolCall, later: ToolCall) -> bool:
         return False  # it began before the failure was known
     if earlier.idempotency_key_hash and later.idempotency_key_hash:
         return earlier.idempotency_key_hash == later.idempotency_key_hash
-    corrects = earlier.outcome is Outcome.INVALID_ARGUMENTS
+    corrects = earlier.outcome is Outcome.INVALID_ARGUMENTS or (
+        earlier.outcome is Outcome.ERROR and earlier.executed is None
+    )
     both = Captured.CAPTURED
     if earlier.arguments_state is both and later.arguments_state is both:
         if earlier.arguments == later.arguments:

@@ -10,22 +10,30 @@ from rich.console import Console
 from rich.progress import Progress
 
 from toolverdict.collector import CollectorError
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError
 from toolverdict.instrument.errors import PolicyError
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import load_cases
 from toolverdict.scoring.cases.mapping import load_case_map
 from toolverdict.scoring.errors import ScoringError
+from toolverdict.scoring.model import Thresholds
 from toolverdict.scoring.run import Inputs, score
 from toolverdict.scoring.summary import Summary
 from toolverdict.scoring.terminal import print_results
 
 app = typer.Typer(add_completion=False)
 
+_LEAST = Thresholds()
+
 
 @app.command("score")
 def score_command(
     lake: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder that `toolverdict collect` writes.")
+        str,
+        typer.Argument(
+            metavar="LAKE",
+            help="Where `toolverdict collect` writes: a folder, s3://, gs://, az://.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Where the results go.")],
     policy: Annotated[
@@ -42,6 +50,22 @@ def score_command(
             "--case-map", help="JSON or YAML object: trace or conversation id to case id."
         ),
     ] = None,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(
+            "--catalog",
+            help="What `toolverdict catalog pin` wrote: how arguments compare where a case is silent.",
+        ),
+    ] = None,
+    min_selection: Annotated[
+        float, typer.Option(help="Least selection accuracy of a trajectory that passes.")
+    ] = _LEAST.min_selection,
+    min_arguments: Annotated[
+        float, typer.Option(help="Least argument accuracy of a trajectory that passes.")
+    ] = _LEAST.min_arguments,
+    min_order: Annotated[
+        float, typer.Option(help="Least call timing accuracy of a trajectory that passes.")
+    ] = _LEAST.min_order,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json instead of tables.")
     ] = False,
@@ -51,24 +75,33 @@ def score_command(
     Exits 0 when it scored, 2 when it could not, 3 when cases were given and none was played.
     """
     try:
+        catalogue = Catalogue.load(catalog) if catalog is not None else None
         inputs = Inputs(
             lake=lake,
             policy=Policy.load(policy) if policy is not None else None,
-            cases=load_cases(cases) if cases is not None else None,
+            cases=load_cases(cases, catalogue) if cases is not None else None,
             case_of=load_case_map(case_map) if case_map is not None else {},
+            thresholds=Thresholds(min_selection, min_arguments, min_order),
         )
         summary = _score(inputs, out)
-    except (ScoringError, CollectorError, PolicyError) as error:
+    except (ScoringError, CollectorError, PolicyError, CatalogueError) as error:
         print(f"toolverdict score: {error}", file=sys.stderr)  # noqa: T201
         raise typer.Exit(2) from None
     if as_json:
         typer.echo(orjson.dumps(summary.document, option=orjson.OPT_INDENT_2).decode())
-        return
-    console = Console()
-    print_results(out, console)
-    console.print(
-        f"calls, findings, verdicts (Parquet) and summary.json are in {out}", markup=False
-    )
+    else:
+        console = Console()
+        print_results(out, console)
+        console.print(
+            f"calls, findings, verdicts (Parquet) and summary.json are in {out}", markup=False
+        )
+    if summary.nothing_evaluated:
+        print(  # noqa: T201
+            "toolverdict score: no trajectory played one of the cases: nothing was evaluated; "
+            "name the case in the spans, or give --case-map",
+            file=sys.stderr,
+        )
+        raise typer.Exit(3)
 
 
 def _score(inputs: Inputs, out: Path) -> Summary:

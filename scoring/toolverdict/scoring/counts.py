@@ -1,12 +1,13 @@
 """What is counted over trajectories: tallies of the whole and of each slice, parts adding up."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.checks.waste import REFUSED_ARGUMENTS, TRANSIENT, duplicates, retries
-from toolverdict.scoring.model import ForbiddenState, Placed, Trajectory
+from toolverdict.scoring.model import ForbiddenState, Placed, Share, Trajectory
 from toolverdict.scoring.rates import Tally
 from toolverdict.scoring.verdicts import Judged
 
@@ -31,7 +32,8 @@ class Counts:
     traces_without_calls: int = 0
     trajectories: int = 0
     calls: int = 0
-    played: set[str] = field(default_factory=set)
+    played: Counter[str] = field(default_factory=Counter)
+    confused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown_cases: set[str] = field(default_factory=set)
     undecided_dangerous_calls: int = 0
 
@@ -46,7 +48,8 @@ class Counts:
         self.traces_without_calls += other.traces_without_calls
         self.trajectories += other.trajectories
         self.calls += other.calls
-        self.played |= other.played
+        self.played += other.played
+        self.confused += other.confused
         self.unknown_cases |= other.unknown_cases
         self.undecided_dangerous_calls += other.undecided_dangerous_calls
 
@@ -56,13 +59,15 @@ class Counts:
         self.trajectories += 1
         self.calls += len(trajectory.calls)
         if judged.case is not None:
-            self.played.add(judged.case.id)
+            self.played[judged.case.id] += 1
         elif trajectory.case_id is not None:
             self.unknown_cases.add(trajectory.case_id)
         agent = _group(self, "by_agent", trajectory.agent) if trajectory.agent else None
         for tally in filter(None, (self.whole, agent)):
             _count_trajectory(judged, tally)
-        repeated = {place.index for place in duplicates(trajectory.calls)}
+        _count_parts(judged, self)
+        # What a case expects twice is no repetition.
+        repeated = {place.index for place in duplicates(trajectory.calls)} - judged.answered
         wasted = {again.index for _, again in retries(trajectory.calls, REFUSED_ARGUMENTS)}
         transient = {again.index for _, again in retries(trajectory.calls, TRANSIENT)}
         for place in trajectory.calls:
@@ -75,13 +80,43 @@ class Counts:
                 tally.count("duplicate_call_rate", place.index in repeated, place.call.weight)
 
 
+def trajectory_shares(judged: Judged) -> dict[str, Share]:
+    """What one trajectory adds to each rate of the whole, unweighted."""
+    trajectory = judged.trajectory
+    calls = tuple(replace(p, call=replace(p.call, weight=1.0)) for p in trajectory.calls)
+    one = Counts()
+    one.count(replace(judged, trajectory=replace(trajectory, weight=1.0, calls=calls)))
+    return one.whole.shares
+
+
+def _count_parts(judged: Judged, counts: Counts) -> None:
+    """The sub-metrics of a case in the slices of the calls that make them up."""
+    trajectory, scores = judged.trajectory, judged.verdict.scores
+    for part in (*(scores.parts if scores is not None else ()), *judged.handling.parts):
+        share = part.share.times(trajectory.weight)
+        if part.call_index is None:
+            _group(counts, "by_tool", part.tool).add(part.rate, share)
+        else:
+            for tally in _groups(trajectory.calls[part.call_index], trajectory, counts):
+                tally.add(part.rate, share)
+    if scores is not None:
+        for pair in scores.confused:
+            known = pair in counts.confused or len(counts.confused) < _MAX_GROUPS
+            counts.confused[pair if known else (OTHER, OTHER)] += 1
+
+
 def _tallies(place: Placed, trajectory: Trajectory, counts: Counts) -> Iterator[Tally]:
     """The tallies a call counts in: the whole, and its group of each slice."""
     yield counts.whole
-    call = place.call
-    agent = call.agent or trajectory.agent
+    agent = place.call.agent or trajectory.agent
     if agent is not None:
         yield _group(counts, "by_agent", agent)
+    yield from _groups(place, trajectory, counts)
+
+
+def _groups(place: Placed, trajectory: Trajectory, counts: Counts) -> Iterator[Tally]:
+    """The groups of a call, but for its agent's: the trajectory counts in that as a whole."""
+    call = place.call
     yield _group(counts, "by_tool", call.tool)
     for label in dict.fromkeys(call.labels[:_MAX_LABELS]):
         yield _group(counts, "by_label", label)
@@ -104,6 +139,7 @@ CALL_RATES = (
     "transient_retry_rate",
     "duplicate_call_rate",
     "approval_rate",
+    "call_compliance",
     *(f"{outcome.value}_rate" for outcome in Outcome if outcome is not Outcome.OK),
 )
 """Rates over calls."""
@@ -113,13 +149,27 @@ TRAJECTORY_RATES = (
     "selection_accuracy",
     "argument_accuracy",
     "argument_accuracy_first_attempt",
+    "argument_accuracy_high_risk",
+    "argument_key_score",
+    "selection_precision",
+    "selection_precision_raw",
+    "selection_recall",
+    "selection_accuracy_macro",
+    "argument_accuracy_macro",
+    "call_timing_accuracy_macro",
+    "result_handling_macro",
     "call_timing_accuracy",
     "result_handling",
     "safety_compliance",
     "need_precision",
     "need_recall",
 )
-"""Rates over trajectories and what was expected of them."""
+"""Rates over trajectories and what was expected of them.
+
+Those that end in ``_macro`` are means of what each trajectory scored, so that a long one counts no
+more than a short one; the others count each call. The interval of a mean is that of a share with
+the same mean, which is never too narrow.
+"""
 
 
 def _count_call(judged: Judged, place: Placed, tally: Tally) -> None:
@@ -138,6 +188,9 @@ def _count_call(judged: Judged, place: Placed, tally: Tally) -> None:
         attempted = forbidden = False
     tally.count("forbidden_call_rate", forbidden, weight)
     tally.count("forbidden_attempt_rate", attempted, weight)
+    broken = attempted or ruling.violated  # one of them known to be so is enough
+    unknown = attempted is None or ruling.violated is None
+    tally.count("call_compliance", False if broken else None if unknown else True, weight)
     if ruling.needs_approval:
         tally.count("approval_rate", not ruling.approval_missing, weight)
     for outcome in Outcome:
@@ -156,7 +209,24 @@ def _count_trajectory(judged: Judged, tally: Tally) -> None:
     scores = verdict.scores
     if scores is None:
         return
-    tally.add("selection_accuracy", scores.selection_share.times(weight))
+    pairs = scores.pairs
+    for name, share in (
+        ("selection_accuracy", scores.selection_share),
+        ("selection_precision", Share(pairs, pairs + scores.extra)),
+        ("selection_precision_raw", Share(pairs, scores.raw_calls)),
+        ("selection_recall", Share(pairs, pairs + scores.missing)),
+        ("argument_accuracy_high_risk", scores.arguments_high_risk),
+        ("argument_key_score", scores.keys),
+    ):
+        tally.add(name, share.times(weight))
+    for name, value in (
+        ("selection_accuracy_macro", scores.selection),
+        ("argument_accuracy_macro", scores.arguments.value),
+        ("call_timing_accuracy_macro", scores.order.value),
+        ("result_handling_macro", verdict.result_handling),
+    ):
+        if value is not None:
+            tally.add(name, Share(value, 1).times(weight))
     tally.add("argument_accuracy", scores.arguments.times(weight))
     tally.add("argument_accuracy_first_attempt", scores.arguments_first_attempt.times(weight))
     tally.add("call_timing_accuracy", scores.order.times(weight))

@@ -74,20 +74,24 @@ def wilson(hits: float, of: float, z: float = _Z95) -> tuple[float, float]:
     return low, high
 
 
+_HIT, _MISS, _UNSEEN = Share(1, 1), Share(0, 1), Share(unseen=1)
+
+
 class Tally:
     """Shares by name, summed over calls and trajectories; tallies of parts add up to the whole."""
 
     def __init__(self, shares: Mapping[str, Share] | None = None) -> None:
         self.shares: dict[str, Share] = dict(shares or {})
 
-    def count(self, name: str, hit: bool | None, weight: float = 1.0) -> None:
+    def count(self, name: str, hit: bool | None, weight: float | None = 1.0) -> None:
         """One more unit of rate ``name``; ``hit`` None means that it could not be evaluated."""
-        one = Share(unseen=1) if hit is None else Share(int(hit), 1)
+        one = _UNSEEN if hit is None else _HIT if hit else _MISS
         self.add(name, one.times(weight))
 
     def add(self, name: str, share: Share) -> None:
         """Adds a share, of however many units, to rate ``name``."""
-        self.shares[name] = self.shares.get(name, Share()) + share
+        known = self.shares.get(name)
+        self.shares[name] = share if known is None else known + share
 
     def update(self, other: "Tally") -> None:
         """Adds every share of another, disjoint part."""

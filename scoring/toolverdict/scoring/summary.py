@@ -38,9 +38,11 @@ class Summary:
         return rates
 
 
-def summarise(lake: Path, policy: Policy | None, cases: CaseSet | None, counts: Counts) -> Summary:
+def summarise(
+    lake: Path | str, policy: Policy | None, cases: CaseSet | None, counts: Counts
+) -> Summary:
     """The summary of all units together."""
-    not_run = sorted(cases.cases.keys() - counts.played) if cases is not None else []
+    not_run = sorted(cases.cases.keys() - counts.played.keys()) if cases is not None else []
     warnings = tuple(_warnings(counts, cases, not_run))
     document = {
         "version": VERSION,
@@ -58,9 +60,19 @@ def summarise(lake: Path, policy: Policy | None, cases: CaseSet | None, counts: 
         "rates": counts.whole.rates((*CALL_RATES, *TRAJECTORY_RATES)),
         **{name: _sliced(counts.slices[name]) for name in SLICES},
         "cases_not_run": not_run,
+        "confusion": _confusion(counts),
         "warnings": list(warnings),
     }
     return Summary(document, warnings, counts)
+
+
+def _confusion(counts: Counts) -> dict[str, dict[str, int]]:
+    """Expected tool, tool called in its place, how often; the most frequent pairs."""
+    matrix: dict[str, dict[str, int]] = {}
+    by_count = sorted(counts.confused.items(), key=lambda item: (-item[1], item[0]))
+    for (expected, called), count in sorted(by_count[:_MOST_GROUPS]):
+        matrix.setdefault(expected, {})[called] = count
+    return matrix
 
 
 def _sliced(groups: dict[str, Tally]) -> dict[str, Any]:
@@ -96,6 +108,14 @@ def _warnings(counts: Counts, cases: CaseSet | None, not_run: list[str]) -> list
     if not_run:
         named = ", ".join(not_run[:5]) + (", ..." if len(not_run) > 5 else "")
         warnings.append(f"{_several(len(not_run), 'case')} played by no trajectory: {named}")
+    short = [
+        f"{case.id} ({counts.played[case.id]} of {case.trials})"
+        for case in (cases.cases.values() if cases is not None else ())
+        if 0 < counts.played[case.id] < case.trials
+    ]
+    if short:
+        named = ", ".join(short[:5]) + (", ..." if len(short) > 5 else "")
+        warnings.append(f"{_several(len(short), 'case')} played less often than wanted: {named}")
     if cases is not None and counts.unknown_cases:
         unknown = sorted(counts.unknown_cases)
         named = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")

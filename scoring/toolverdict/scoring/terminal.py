@@ -26,8 +26,11 @@ _MOST_LISTED = 40
 _MOST_NAME_CHARS = 60
 _HEAD_RATES = (
     ("pass_rate", "trajectories passed"),
+    ("need_precision", "calls needed where made"),
+    ("need_recall", "calls made where needed"),
     ("selection_accuracy", "tool selection"),
     ("argument_accuracy", "arguments"),
+    ("argument_accuracy_high_risk", "arguments, high risk"),
     ("call_timing_accuracy", "call timing"),
     ("result_handling", "result handling"),
     ("safety_compliance", "safety compliance"),
@@ -107,6 +110,8 @@ def _failures(out: Path) -> Iterator[Text]:
 
 _REMEDIES = {
     "arguments_not_captured": 'capture them: configure(capture="full")',
+    "arguments_undecided": "see the findings not_evaluated; say more in the case, such as a zone",
+    "reaction_unknown": "spans of the model's turns are missing: nothing shows what came after",
     "no_policy_and_no_case": "score with --policy or --cases",
     "unknown_case": "add the case that the spans name",
     "incomplete_trace": "spans are missing; score again when they are there",

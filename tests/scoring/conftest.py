@@ -1,0 +1,10 @@
+"""Hypothesis on shared machines: no deadlines; ``HYPOTHESIS_PROFILE=slow`` tries thousands."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_QUIET = [HealthCheck.too_slow]
+settings.register_profile("default", deadline=None, suppress_health_check=_QUIET)
+settings.register_profile("slow", deadline=None, max_examples=5_000, suppress_health_check=_QUIET)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
