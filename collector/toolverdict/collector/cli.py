@@ -14,7 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from toolverdict.collector.allocator import keep_freed_memory
-from toolverdict.collector.lake_cli import _duration, _size
+from toolverdict.collector.lake_cli import duration_of, size_of
 from toolverdict.collector.settings import MIB, CollectorSettings, Fsync
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def collect(
             metavar="TIME",
             help="Compact the lake so often, such as 1h, beside the collecting.",
             rich_help_panel=_UPKEEP,
-            parser=_duration,
+            parser=duration_of,
         ),
     ] = None,
     retain_age: Annotated[
@@ -161,7 +161,7 @@ def collect(
             metavar="TIME",
             help="Then delete hours that ended longer ago, such as 30d.",
             rich_help_panel=_UPKEEP,
-            parser=_duration,
+            parser=duration_of,
         ),
     ] = None,
     retain_bytes: Annotated[
@@ -170,7 +170,7 @@ def collect(
             metavar="SIZE",
             help="Then delete the oldest hours of each lake above so much, such as 100GB.",
             rich_help_panel=_UPKEEP,
-            parser=_size,
+            parser=size_of,
         ),
     ] = None,
     sample: Annotated[

@@ -9,7 +9,9 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -136,9 +138,15 @@ class _PartWriter:
 class Flusher:
     """One thread that flushes segments as they are sealed."""
 
-    def __init__(self, lake: Lake) -> None:
-        """Start the thread."""
+    def __init__(self, lake: Lake, on_flush: Callable[[float], None] = lambda _: None) -> None:
+        """Start the thread.
+
+        Args:
+            lake: Where the parts go.
+            on_flush: Told after each try how many seconds it took.
+        """
         self._lake = lake
+        self._on_flush = on_flush
         self._segments: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._sizes: dict[Path, int] = {}
@@ -191,6 +199,13 @@ class Flusher:
 
     def _flush(self, path: Path) -> bool:
         """Whether a segment is done with: stored or set aside."""
+        started_s = time.monotonic()
+        try:
+            return self._stored_or_set_aside(path)
+        finally:
+            self._on_flush(time.monotonic() - started_s)
+
+    def _stored_or_set_aside(self, path: Path) -> bool:
         try:
             with _EXPANDED:
                 flushed = flush_segment(self._lake, path)

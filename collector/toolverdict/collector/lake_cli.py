@@ -31,7 +31,12 @@ _YEARS: Final = range(1678, 2262)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 
-def _duration(text: str) -> timedelta:
+def duration_of(text: str) -> timedelta:
+    """A duration as an operator writes it.
+
+    Raises:
+        typer.BadParameter: when it is none, or longer than a hundred years.
+    """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter("give a number and s, m, h, d or w, such as 30d")
@@ -44,7 +49,12 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """Bytes as an operator writes them.
+
+    Raises:
+        typer.BadParameter: when it is no number of bytes, or more than any disk holds.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter("give bytes, such as 500MB, 100GB or 64GiB")
@@ -58,7 +68,7 @@ def _size(text: str) -> int:
 def _time(text: str) -> datetime:
     """A time in ISO 8601, UTC unless it says otherwise; or so long ago, such as 24h."""
     if _DURATION.fullmatch(text.strip()):
-        return datetime.now(UTC) - _duration(text)
+        return datetime.now(UTC) - duration_of(text)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -141,7 +151,7 @@ def compact_command(
     location: _Dir,
     grace: Annotated[
         timedelta,
-        typer.Option(help="How long after its end an hour is compacted.", parser=_duration),
+        typer.Option(help="How long after its end an hour is compacted.", parser=duration_of),
     ] = "30m",  # type: ignore[assignment]
     sample: Annotated[
         Path | None,
@@ -193,11 +203,11 @@ def retain_command(
     location: _Dir,
     max_age: Annotated[
         timedelta | None,
-        typer.Option(help="Delete hours that ended longer ago, such as 30d.", parser=_duration),
+        typer.Option(help="Delete hours that ended longer ago, such as 30d.", parser=duration_of),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        typer.Option(help="Delete the oldest hours above so much, such as 100GB.", parser=_size),
+        typer.Option(help="Delete the oldest hours above so much, such as 100GB.", parser=size_of),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     as_json: _Json = False,

@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import logging
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,7 +41,9 @@ class Store:
         """Start both threads; use :class:`Stores`."""
         self._wal_folder = claimed.wal_folder
         self._lake = lake
-        self.flusher: Final = _MeasuredFlusher(lake, metrics)
+        self.flusher: Final = Flusher(
+            lake, lambda seconds: metrics.observe("flush_seconds", seconds)
+        )
         self.wal: Final = WriteAheadLog(
             claimed.wal_folder,
             settings,
@@ -162,20 +163,6 @@ class Stores:
             self._held.push(opening.pop_all())
         self._left_over += [(store, path, size) for path, size in found]
         return store
-
-
-class _MeasuredFlusher(Flusher):
-    """A flusher that says how long a segment took."""
-
-    def __init__(self, lake: Lake, metrics: Metrics) -> None:
-        self._metrics = metrics
-        super().__init__(lake)
-
-    def _flush(self, path: Path) -> bool:
-        started_s = time.monotonic()
-        done = super()._flush(path)
-        self._metrics.observe("flush_seconds", time.monotonic() - started_s)
-        return done
 
 
 def open_metrics(data_dir: Path, worker: int | None = None, rows: int = 1) -> Metrics:

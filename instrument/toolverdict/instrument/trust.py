@@ -7,7 +7,7 @@ here, so that both get the same answer. What is remembered for it never leaves t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from toolverdict.instrument import capture
@@ -70,6 +70,26 @@ class TrustedTexts:
         whole = re.compile(before + re.escape(folded) + after)
         return any(whole.search(text) for text in candidates)
 
+    def said(
+        self, leaf: str | float, text: str, *, whole: bool, first: int | None = None
+    ) -> bool | None:
+        """Whether a text or number, written as ``text``, was said; None where nobody can know.
+
+        With ``whole``, all that was said is known. A number may even then have been said in other
+        words: twelve fifty, 12,50.
+        """
+        if self.hold(text, first=first):
+            return True
+        return False if whole and isinstance(leaf, str) else None
+
+
+def all_said(answers: Iterable[bool | None]) -> bool | None:
+    """Whether all parts of a value were said; None where nobody can know, or there are none."""
+    known = list(answers)
+    if False in known:
+        return False
+    return None if None in known or not known else True
+
 
 class TrustedInput:
     """What the user and trusted tools have said so far in a trajectory of this process."""
@@ -93,19 +113,10 @@ class TrustedInput:
             leaves = list(_leaves(capture.render(value, _MAX_BYTES)))
         except Exception:  # noqa: BLE001 - a value may raise anything when it is looked at
             return None
-        if not leaves or len(leaves) > _MAX_LEAVES:
+        if len(leaves) > _MAX_LEAVES:
             return None
-        known = self._texts.whole and self._heard_user
-        answers = [self._was_said(leaf, known=known) for leaf in leaves]
-        if False in answers:
-            return False
-        return None if None in answers else True
-
-    def _was_said(self, leaf: str | float, *, known: bool) -> bool | None:
-        if self._texts.hold(str(leaf)):
-            return True
-        # A number may have been said in other words: twelve fifty, 12,50.
-        return False if known and isinstance(leaf, str) else None
+        whole = self._texts.whole and self._heard_user
+        return all_said(self._texts.said(leaf, str(leaf), whole=whole) for leaf in leaves)
 
     def _note(self, value: object) -> None:
         try:

@@ -4,13 +4,12 @@ Ids are lower-case hex texts, times ``timestamp[us, UTC]`` with the exact nanose
 anything structured is JSON text. Columns are only ever added: people join on them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from toolverdict.scoring.counts import trajectory_shares
-from toolverdict.scoring.model import Captured, Json
+from toolverdict.scoring.model import Captured, Json, Share
 from toolverdict.scoring.values import as_text
 from toolverdict.scoring.verdicts import Judged
 
@@ -136,9 +135,10 @@ def findings_table(judged: Sequence[Judged]) -> pa.Table:
     return pa.Table.from_pylist([row for one in judged for row in _findings(one)], schema=FINDINGS)
 
 
-def verdicts_table(judged: Sequence[Judged]) -> pa.Table:
-    """One row per trajectory."""
-    return pa.Table.from_pylist([_verdict(one) for one in judged], schema=VERDICTS)
+def verdicts_table(judged: Sequence[Judged], shares: Sequence[Mapping[str, Share]]) -> pa.Table:
+    """One row per trajectory, with what it adds to each rate."""
+    rows = [_verdict(one, added) for one, added in zip(judged, shares, strict=True)]
+    return pa.Table.from_pylist(rows, schema=VERDICTS)
 
 
 def _calls(judged: Judged) -> Iterator[dict[str, Any]]:
@@ -216,7 +216,7 @@ def _findings(judged: Judged) -> Iterator[dict[str, Any]]:
         }
 
 
-def _verdict(judged: Judged) -> dict[str, Any]:
+def _verdict(judged: Judged, shares: Mapping[str, Share]) -> dict[str, Any]:
     verdict, trajectory, scores = judged.verdict, judged.trajectory, judged.verdict.scores
     cause = verdict.root_cause_category
     return {
@@ -249,10 +249,7 @@ def _verdict(judged: Judged) -> dict[str, Any]:
         "call_f1": scores.call_f1 if scores else None,
         "way": scores.way if scores else None,
         "shares": as_text(
-            {
-                name: [share.hits, share.of, share.unseen]
-                for name, share in sorted(trajectory_shares(judged).items())
-            }
+            {name: [share.hits, share.of, share.unseen] for name, share in sorted(shares.items())}
         ),
     }
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
-from toolverdict.instrument.trust import TrustedTexts
-from toolverdict.scoring.model import Captured, Json, ToolCall, Trajectory
+from toolverdict.instrument.trust import TrustedTexts, all_said
+from toolverdict.scoring.model import Captured, ToolCall, Trajectory
 from toolverdict.scoring.values import as_text, leaves
 
 _MAX_CHARS = 50_000_000
@@ -44,18 +44,13 @@ class TrustedSoFar:
         first, whole = len(self._texts), self._texts.whole
 
         def is_trusted(value: object) -> bool | None:
-            answers = [self._was_said(leaf, first, whole=whole) for leaf in leaves(value)]
-            if False in answers:
-                return False
-            return None if None in answers or not answers else True
+            return all_said(self._was_said(leaf, first, whole=whole) for leaf in leaves(value))
 
         return is_trusted
 
-    def _was_said(self, leaf: Json, first: int, *, whole: bool) -> bool | None:
+    def _was_said(self, leaf: str | float, first: int, *, whole: bool) -> bool | None:
         self._budget -= self._texts.chars
         if self._budget < 0:
             return None
-        if self._texts.hold(leaf if isinstance(leaf, str) else as_text(leaf), first=first):
-            return True
-        # A number may have been said in other words: twelve fifty, 12,50.
-        return False if whole and isinstance(leaf, str) else None
+        text = leaf if isinstance(leaf, str) else as_text(leaf)
+        return self._texts.said(leaf, text, whole=whole, first=first)

@@ -13,7 +13,7 @@ from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.model import Case
 from toolverdict.scoring.conversations import Conversations
 from toolverdict.scoring.counts import Counts
-from toolverdict.scoring.model import Thresholds, Trajectory
+from toolverdict.scoring.model import Share, Thresholds, Trajectory
 from toolverdict.scoring.spans import log_records, traces
 from toolverdict.scoring.tables import calls_table, findings_table, verdicts_table
 from toolverdict.scoring.verdicts import Judged, judge_trajectory
@@ -93,6 +93,7 @@ class _Scored:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._judged: list[Judged] = []
+        self._shares: list[dict[str, Share]] = []
         self.counts = Counts()
 
     def add(self, trajectories: Iterable[Trajectory]) -> None:
@@ -100,12 +101,15 @@ class _Scored:
             one = _judge(trajectory, self._rules)
             if one is not None:
                 self._judged.append(one)
-                self.counts.count(one)
+                self._shares.append(self.counts.count(one))
 
     def result(self) -> UnitResult:
         judged = self._judged
         return UnitResult(
-            calls_table(judged), findings_table(judged), verdicts_table(judged), self.counts
+            calls_table(judged),
+            findings_table(judged),
+            verdicts_table(judged, self._shares),
+            self.counts,
         )
 
 

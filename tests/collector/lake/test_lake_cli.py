@@ -10,7 +10,7 @@ import typer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from typer.testing import CliRunner, Result
 
-from toolverdict.collector.lake_cli import _bytes, _duration, _size, _time, app
+from toolverdict.collector.lake_cli import _bytes, _time, app, duration_of, size_of
 from toolverdict.collector.testing import make_span
 
 Fill = Any
@@ -187,8 +187,8 @@ def test_somebody_else_at_work_is_told_and_exits_2(fill: Fill) -> None:
 
 
 def test_units() -> None:
-    assert _duration("1.5h") == timedelta(minutes=90)
-    assert [_size(text) for text in ("10", "1kB", "2MiB", "1.5GB", "1T")] == [
+    assert duration_of("1.5h") == timedelta(minutes=90)
+    assert [size_of(text) for text in ("10", "1kB", "2MiB", "1.5GB", "1T")] == [
         10,
         1000,
         2 * 1024**2,
@@ -207,4 +207,4 @@ def test_units() -> None:
     )
     assert abs(_time("2h") - datetime.now(UTC) + timedelta(hours=2)) < timedelta(minutes=1)
     with pytest.raises(typer.BadParameter, match="longer"):
-        _duration("9999999999w")
+        duration_of("9999999999w")

@@ -22,7 +22,6 @@ from toolverdict.collector.lake.layout import (
     LAKE_FILE,
     LAKE_FORMAT,
     LAKE_VERSION,
-    PartFolder,
     PartName,
     bucket_folder,
     bucket_of,
@@ -316,17 +315,6 @@ class Lake:
             return [tables[name] for name in names]
 
         return concat(self.consistently(read), schema)
-
-
-def replaced_in(lake: Lake, folder: PartFolder, parts: Sequence[PartName]) -> frozenset[str]:
-    """Files of a folder that a compacted part among these stands for.
-
-    Raises:
-        LakeError: when a compacted part is damaged.
-        PartGoneError: when one is not there any more.
-    """
-    compacted = [part for part in parts if part.folder == folder and part.compacted]
-    return frozenset().union(*(read_info(lake.store, part.name).replaces for part in compacted))
 
 
 def require_trace_id(text: str) -> str:
