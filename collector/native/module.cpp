@@ -6,6 +6,7 @@
 //   json.h     attribute values as JSON text
 //   columns.h  columns that grow, and the Arrow C data interface
 //   rows.h     records to the columns of the lake's schema
+//   json_request.h  requests that came as JSON, to the wire format
 //
 // Nothing here keeps state between calls but a RowBuilder, and no exception leaves this file.
 #define PY_SSIZE_T_CLEAN
@@ -13,6 +14,7 @@
 
 #include <random>
 
+#include "json_request.h"
 #include "rows.h"
 
 namespace toolverdict {
@@ -91,49 +93,70 @@ bool is_signal(int signal) {
   return false;
 }
 
+// Lists of Python.
+PyObject* item_of(uint64_t number) { return PyLong_FromUnsignedLongLong(number); }
+PyObject* item_of(const std::pair<int, uint64_t>& count) {
+  return Py_BuildValue("(iK)", count.first, static_cast<unsigned long long>(count.second));
+}
+
+template <typename T>
+PyObject* list_of(const std::vector<T>& items) {
+  PyObject* const list = PyList_New(static_cast<Py_ssize_t>(items.size()));
+  for (size_t i = 0; list != nullptr && i < items.size(); ++i) {
+    PyObject* const item = item_of(items[i]);
+    if (item == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
+  }
+  return list;
+}
+
 template <typename Record>
 PyObject* judge_records(const View& body, Limits limits) {
-  Judge<Record> judge;
+  Judge<Record> judge(limits);
   const bool fine = run(body.buffer.len >= kReleaseBytes, [&] {
-    Parser<Purpose::kJudge>(limits).template request<Record>(Reader(body.text().data, body.text().size),
-                                                   judge);
+    Parser<Purpose::kJudge>(limits).template request<Record>(
+        Reader(body.text().data, body.text().size), judge);
   });
   if (!fine) return nullptr;
-  const auto list_of = [](const auto& counts) -> PyObject* {
-    PyObject* const list = PyList_New(0);
-    for (const auto& [reason, count] : counts) {
-      PyObject* const item =
-          Py_BuildValue("(iK)", reason, static_cast<unsigned long long>(count));
-      if (list == nullptr || item == nullptr || PyList_Append(list, item) < 0) {
-        Py_XDECREF(item);
-        Py_XDECREF(list);
-        return nullptr;
-      }
-      Py_DECREF(item);
-    }
-    return list;
-  };
-  PyObject* const rejected = list_of(judge.rejected);
-  PyObject* const warnings = rejected == nullptr ? nullptr : list_of(judge.warnings);
-  if (warnings == nullptr) {
-    Py_XDECREF(rejected);
-    return nullptr;
-  }
-  return Py_BuildValue("(KNN)", static_cast<unsigned long long>(judge.accepted), rejected,
-                       warnings);
+  return Py_BuildValue("(KNN(NNN))", static_cast<unsigned long long>(judge.accepted()),
+                       list_of(judge.rejected), list_of(judge.warnings()),
+                       list_of(judge.over_records), list_of(judge.over_scopes),
+                       list_of(judge.over_resources));  // null when one of the lists is
 }
 
 PyObject* judge(PyObject*, PyObject* arguments) {
   int signal;
   View body;
-  unsigned long long max_records, max_messages;
-  if (!PyArg_ParseTuple(arguments, "iy*KK", &signal, &body.buffer, &max_records, &max_messages) ||
+  std::array<unsigned long long, 9> given;
+  if (!PyArg_ParseTuple(arguments, "iy*(KKKKKKKKK)", &signal, &body.buffer, &given[0], &given[1],
+                        &given[2], &given[3], &given[4], &given[5], &given[6], &given[7],
+                        &given[8]) ||
       !is_signal(signal)) {
     return nullptr;
   }
-  const Limits limits{max_records, max_messages};
+  const Limits limits{given[0], given[1], given[2], given[3], given[4],
+                      given[5], given[6], given[7], given[8]};
   return signal == kTraces ? judge_records<Span>(body, limits)
                            : judge_records<LogRecord>(body, limits);
+}
+
+PyObject* protobuf_of_tree(PyObject*, PyObject* arguments) {
+  PyObject *tree, *plan;
+  if (!PyArg_ParseTuple(arguments, "OO!", &tree, &PyDict_Type, &plan)) return nullptr;
+  TreeWriter writer;
+  try {
+    writer.message(tree, plan, kMaxDepth);
+  } catch (const Unusual&) {
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  return PyBytes_FromStringAndSize(writer.bytes().data(),
+                                   static_cast<Py_ssize_t>(writer.bytes().size()));
 }
 
 constexpr Py_ssize_t kMaxBuckets = 256;  // lake/layout.py
@@ -302,6 +325,21 @@ PyObject* builder_take_sorted(PyObject* self, PyObject* arguments) {
   return nullptr;
 }
 
+PyObject* builder_full_part(PyObject* self, PyObject* arguments) {
+  Py_ssize_t rows;
+  unsigned long long weight;
+  if (!PyArg_ParseTuple(arguments, "nK", &rows, &weight)) return nullptr;
+  if (rows < 1) {
+    PyErr_SetString(PyExc_ValueError, "a part has a row at least");
+    return nullptr;
+  }
+  auto* const object = reinterpret_cast<RowBuilderObject*>(self);
+  RowBuilder* const builder = claim(object);
+  if (builder == nullptr) return nullptr;
+  object->is_busy = false;
+  return PyLong_FromSize_t(builder->full_part(static_cast<size_t>(rows), weight));
+}
+
 PyObject* builder_rows(PyObject* self, void*) {
   RowBuilder* const builder = claim(reinterpret_cast<RowBuilderObject*>(self));
   if (builder == nullptr) return nullptr;
@@ -315,6 +353,9 @@ PyMethodDef builder_methods[] = {
      "malformed, none. The body is read again by take()."},
     {"take", builder_take, METH_NOARGS,
      "take(): the rows as a capsule of an ArrowArray; the builder is empty then."},
+    {"full_part", builder_full_part, METH_VARARGS,
+     "full_part(rows, weight): how many of the first rows are so many, or of so much weight; 0 "
+     "when all of them are neither."},
     {"take_sorted", builder_take_sorted, METH_VARARGS,
      "take_sorted(rows, buckets): the first so many rows as a list of (bucket, capsule of an "
      "ArrowArray), sorted as the lake sorts."},
@@ -346,8 +387,13 @@ PyType_Spec builder_spec = {
 
 PyMethodDef functions[] = {
     {"judge", judge, METH_VARARGS,
-     "judge(signal, body, max_records, max_messages): (accepted, rejected, warnings), the last "
-     "two as lists of (reason, count) in the order in which the reasons were met."},
+     "judge(signal, body, limits): (accepted, rejected, warnings, over), with limits as a tuple "
+     "like limits.Limits. Rejected and warnings are lists of (reason, count) in the order in which "
+     "the reasons were met; over are three lists with the numbers of the records, scopes and "
+     "resources that are over a limit."},
+    {"protobuf_of_tree", protobuf_of_tree, METH_VARARGS,
+     "protobuf_of_tree(tree, plan): the message that a JSON tree is, as bytes of protobuf, or None "
+     "when something in it is unusual or wrong."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -6,6 +6,7 @@
 // decoding take and refuse the very same bytes.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -19,10 +20,41 @@ namespace toolverdict {
 // The request holds more than it may.
 enum class TooMany { kRecords, kMessages };
 
+// limits.py, Limits: of a request, and of each of its records.
 struct Limits {
   uint64_t records;
   uint64_t messages;  // of any kind, and items of lists of strings
+  uint64_t attributes;
+  uint64_t events;
+  uint64_t links;
+  uint64_t record_messages;
+  uint64_t value_bytes;
+  uint64_t record_bytes;
+  uint64_t context_bytes;
 };
+
+constexpr Limits kNoLimits{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                           UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+
+// How many bytes are below 0x20, in steps that fit the lanes of any vector unit.
+inline uint64_t low_bytes(const Text& text) {
+  uint64_t count = 0;
+  size_t at = 0;
+  while (at < text.size) {
+    const size_t end = std::min(text.size, at + 255);
+    unsigned char some = 0;
+    for (; at < end; ++at) some += static_cast<unsigned char>(text.data[at]) < 0x20;
+    count += some;
+  }
+  return count;
+}
+
+// The most that wire bytes become as columns of text: see weights.py, which says why.
+constexpr uint64_t kRowWeight = 512;
+constexpr uint64_t kContextWeight = 256;
+constexpr uint64_t kItemWeight = 100;  // of an event or a link
+constexpr uint64_t kMostOfAByte = 8;
+inline uint64_t weight_of(const Text& wire) { return 2 * wire.size + 6 * low_bytes(wire); }
 
 // Memory for the tree of one record: given out piece by piece, taken back all at once.
 class Arena {
@@ -124,13 +156,23 @@ struct EntityRef {
   EntityRef* next = nullptr;
 };
 
-struct Resource {
+// What an owner of records says of itself.
+struct Owner {
+  uint64_t weight = kContextWeight;
+  uint64_t attribute_count = 0;
+
+  bool is_over(const Limits& limits) const {
+    return attribute_count > limits.attributes || weight > limits.context_bytes;
+  }
+};
+
+struct Resource : Owner {
   List<KeyValue> attributes;
   List<EntityRef> entity_refs;
   uint32_t dropped_attributes_count = 0;
 };
 
-struct Scope {
+struct Scope : Owner {
   Text name, version;
   List<KeyValue> attributes;
   uint32_t dropped_attributes_count = 0;
@@ -162,12 +204,27 @@ inline bool is_zero(const Text& id) {
   return true;
 }
 
-// Reasons are indices of the tuples of texts in validate.py.
+// Reasons are indices of the tuples of texts in validate.py, and behind them of those in limits.py.
 constexpr int kSound = -1;
+enum OverLimit : int {
+  kManyAttributes = 100, kManyEvents, kManyLinks, kManyMessages, kLongValue, kLargeRecord,
+  kLargeScope, kLargeResource
+};
+
+// What a record holds, counted while it is read, but for the messages only by who needs it.
+struct Amounts {
+  uint64_t messages = 0;
+  uint64_t events = 0;
+  uint64_t links = 0;
+  uint64_t attributes = 0;  // of the span, event, link or log record that has most
+  size_t longest = 0;       // text or bytes
+
+  uint64_t weight(const Text& wire) const {
+    return kRowWeight + kItemWeight * (events + links) + weight_of(wire);
+  }
+};
 
 struct Span {
-  static constexpr int kReasons = 8;
-
   Text trace_id, span_id, parent_span_id, trace_state, name, status_message;
   uint64_t start_time_unix_nano = 0;
   uint64_t end_time_unix_nano = 0;
@@ -202,8 +259,6 @@ struct Span {
 };
 
 struct LogRecord {
-  static constexpr int kReasons = 2;
-
   Text trace_id, span_id, severity_text, event_name;
   uint64_t time_unix_nano = 0;
   uint64_t observed_time_unix_nano = 0;
@@ -231,7 +286,8 @@ struct LogRecord {
 enum class Purpose {
   kJudge,  // nothing is kept
   kIndex,  // what resources and scopes say is kept, of records only what is judged
-  kDecode  // all is kept; texts were checked by the walk before
+  kDecode,  // all is kept; texts were checked by the walk before
+  kMeasure  // nothing is kept, the amounts are counted
 };
 
 // Reads messages. A message that comes twice in a singular field is merged with the first, of other
@@ -243,9 +299,10 @@ class Parser {
 
   // Walks a request of spans or log records.
   //
-  // Visitor: record(const Record&, Text bytes) for each, then end_scope(const Scope&, Text schema_url) and
-  // end_resource(const Resource&, Text schema_url), for what a scope or a resource says of itself
-  // may stand behind its records. A record is there until the visitor returns.
+  // Visitor: record(const Record&, Text bytes, const Amounts&) for each, then
+  // end_scope(const Scope&, Text schema_url) and end_resource(const Resource&, Text schema_url), for
+  // what a scope or a resource says of itself may stand behind its records. A record is there until
+  // the visitor returns.
   template <typename Record, typename Visitor>
   void request(Reader in, Visitor& visitor) {
     while (!in.done()) {
@@ -263,12 +320,20 @@ class Parser {
   Record record(const Text& bytes) {
     current_ = &records_;
     records_.reset();
+    const uint64_t left = left_.messages;
+    amounts_ = Amounts();
     Record record;
     parse(Reader(bytes.data, bytes.size), record, kRecordDepth);
+    amounts_.messages = left - left_.messages;
     return record;
   }
 
+  // Of the record that was read last.
+  const Amounts& amounts() const { return amounts_; }
+
  private:
+  static constexpr bool kCountsItems =
+      kPurpose == Purpose::kIndex || kPurpose == Purpose::kMeasure;
   static constexpr int kRecordDepth = kMaxDepth - 3;  // below request, resource and scope
 
   // ResourceSpans and ResourceLogs
@@ -279,15 +344,19 @@ class Parser {
     Text schema_url;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
-        case tag_of(1, kBytes):
+        case tag_of(1, kBytes): {
           current_ = &context_;
-          parse_resource(message(in, depth), resource, depth - 1);
+          const Reader body = message(in, depth);
+          resource.weight += weight_of(body.rest());
+          parse_resource(body, resource, depth - 1);
           break;
+        }
         case tag_of(2, kBytes):
           scope_records<Record>(message(in, depth), visitor, depth - 1);
           break;
         case tag_of(3, kBytes):
           schema_url = text(in);
+          resource.weight += weight_of(schema_url);
           break;
         default:
           in.skip(tag, depth);
@@ -303,18 +372,23 @@ class Parser {
     Text schema_url;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
-        case tag_of(1, kBytes):
+        case tag_of(1, kBytes): {
           current_ = &context_;
-          parse_scope(message(in, depth), scope, depth - 1);
+          const Reader body = message(in, depth);
+          scope.weight += weight_of(body.rest());
+          parse_scope(body, scope, depth - 1);
           break;
+        }
         case tag_of(2, kBytes): {
           if (left_.records-- == 0) throw TooMany::kRecords;
           const Text bytes = message(in, depth).rest();
-          visitor.record(record<Record>(bytes), bytes);
+          const Record read = record<Record>(bytes);
+          visitor.record(read, bytes, amounts_);
           break;
         }
         case tag_of(3, kBytes):
           schema_url = text(in);
+          scope.weight += weight_of(schema_url);
           break;
         default:
           in.skip(tag, depth);
@@ -324,19 +398,20 @@ class Parser {
   }
 
   void parse(Reader in, Span& span, int depth) {
+    uint64_t attributes = 0;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kBytes):
-          span.trace_id = in.bytes();
+          span.trace_id = bytes(in);
           break;
         case tag_of(2, kBytes):
-          span.span_id = in.bytes();
+          span.span_id = bytes(in);
           break;
         case tag_of(3, kBytes):
           span.trace_state = text(in);
           break;
         case tag_of(4, kBytes):
-          span.parent_span_id = in.bytes();
+          span.parent_span_id = bytes(in);
           break;
         case tag_of(5, kBytes):
           span.name = text(in);
@@ -352,6 +427,7 @@ class Parser {
           break;
         case tag_of(9, kBytes):
           parse_pair(in, span.attributes, depth);
+          ++attributes;
           break;
         case tag_of(10, kVarint):
           span.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -378,9 +454,11 @@ class Parser {
           in.skip(tag, depth);
       }
     }
+    note_attributes(attributes);
   }
 
   void parse(Reader in, LogRecord& record, int depth) {
+    uint64_t attributes = 0;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kFixed64):
@@ -398,6 +476,7 @@ class Parser {
           break;
         case tag_of(6, kBytes):
           parse_pair(in, record.attributes, depth);
+          ++attributes;
           break;
         case tag_of(7, kVarint):
           record.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -406,10 +485,10 @@ class Parser {
           record.flags = in.fixed32();
           break;
         case tag_of(9, kBytes):
-          record.trace_id = in.bytes();
+          record.trace_id = bytes(in);
           break;
         case tag_of(10, kBytes):
-          record.span_id = in.bytes();
+          record.span_id = bytes(in);
           break;
         case tag_of(11, kFixed64):
           record.observed_time_unix_nano = in.fixed64();
@@ -421,6 +500,7 @@ class Parser {
           in.skip(tag, depth);
       }
     }
+    note_attributes(attributes);
   }
 
   void parse_status(Reader in, Span& span, int depth) {
@@ -443,6 +523,7 @@ class Parser {
     const int depth = outer_depth - 1;
     Event scratch;
     Event& event = add(span.events, scratch);
+    uint64_t attributes = 0;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kFixed64):
@@ -453,6 +534,7 @@ class Parser {
           break;
         case tag_of(3, kBytes):
           parse_pair(in, event.attributes, depth);
+          ++attributes;
           break;
         case tag_of(4, kVarint):
           event.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -461,6 +543,8 @@ class Parser {
           in.skip(tag, depth);
       }
     }
+    if constexpr (kCountsItems) ++amounts_.events;
+    note_attributes(attributes);
     span.has_late_event |= event.time_unix_nano > INT64_MAX;
   }
 
@@ -469,19 +553,21 @@ class Parser {
     const int depth = outer_depth - 1;
     Link scratch;
     Link& link = add(span.links, scratch);
+    uint64_t attributes = 0;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kBytes):
-          link.trace_id = in.bytes();
+          link.trace_id = bytes(in);
           break;
         case tag_of(2, kBytes):
-          link.span_id = in.bytes();
+          link.span_id = bytes(in);
           break;
         case tag_of(3, kBytes):
           link.trace_state = text(in);
           break;
         case tag_of(4, kBytes):
           parse_pair(in, link.attributes, depth);
+          ++attributes;
           break;
         case tag_of(5, kVarint):
           link.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -493,6 +579,8 @@ class Parser {
           in.skip(tag, depth);
       }
     }
+    if constexpr (kCountsItems) ++amounts_.links;
+    note_attributes(attributes);
     if (span.link_fault == kSound) span.link_fault = Span::fault_of_link(link);
   }
 
@@ -501,6 +589,7 @@ class Parser {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kBytes):
           parse_pair(in, resource.attributes, depth);
+          ++resource.attribute_count;
           break;
         case tag_of(2, kVarint):
           resource.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -554,6 +643,7 @@ class Parser {
           break;
         case tag_of(3, kBytes):
           parse_pair(in, scope.attributes, depth);
+          ++scope.attribute_count;
           break;
         case tag_of(4, kVarint):
           scope.dropped_attributes_count = static_cast<uint32_t>(in.varint());
@@ -609,7 +699,7 @@ class Parser {
           parse_pairs(message(in, depth), value.items, depth - 1);
           break;
         case tag_of(7, kBytes):
-          value.become_text(Value::kBytes, in.bytes());
+          value.become_text(Value::kBytes, bytes(in));
           break;
         case tag_of(8, kVarint):  // string_value_strindex, which belongs to the profiling signal
           in.varint();
@@ -657,12 +747,29 @@ class Parser {
     if (left_.messages-- == 0) throw TooMany::kMessages;
   }
 
-  Text text(Reader& in) { return kPurpose == Purpose::kDecode ? in.bytes() : in.string(); }
+  void note_attributes(uint64_t attributes) {
+    if constexpr (kPurpose == Purpose::kMeasure) {
+      amounts_.attributes = std::max(amounts_.attributes, attributes);
+    }
+  }
+
+  Text text(Reader& in) {
+    return kPurpose == Purpose::kDecode || kPurpose == Purpose::kMeasure ? bytes(in) : in.string();
+  }
+
+  Text bytes(Reader& in) {
+    const Text bytes = in.bytes();
+    if constexpr (kPurpose == Purpose::kMeasure) {
+      amounts_.longest = std::max(amounts_.longest, bytes.size);
+    }
+    return bytes;
+  }
 
   // A new item of a list; one that nobody will look at is `scratch`.
   template <typename T>
   T& add(List<T>& list, T& scratch) {
-    if (kPurpose == Purpose::kJudge || (kPurpose == Purpose::kIndex && current_ == &records_)) {
+    if (kPurpose == Purpose::kJudge || kPurpose == Purpose::kMeasure ||
+        (kPurpose == Purpose::kIndex && current_ == &records_)) {
       return scratch;
     }
     T* const item = current_->make<T>();
@@ -671,6 +778,7 @@ class Parser {
   }
 
   Limits left_;
+  Amounts amounts_;
   Arena context_;  // resource and scope
   Arena records_;
   Arena* current_ = nullptr;
@@ -682,32 +790,91 @@ class Judge {
  public:
   // Reason and how many records it hit, in the order in which the reasons were met first.
   using Counts = std::vector<std::pair<int, uint64_t>>;
+  // What is over a limit, by its number among its like in the request.
+  using Numbers = std::vector<uint64_t>;
 
-  void end_resource(const Resource&, const Text&) {}
-  void end_scope(const Scope&, const Text&) {}
-  void record(const Record& record, const Text&) {
+  explicit Judge(const Limits& limits)
+      : limits_(limits),
+        most_items_(std::min({limits.attributes, limits.events, limits.links,
+                              limits.record_messages})) {}
+
+  void record(const Record& record, const Text& bytes, const Amounts& amounts) {
+    const uint64_t number = records_++;
     if (const int fault = record.fault(); fault != kSound) {
       count(rejected, fault);
-      return;
+    } else if (const int excess = excess_of(bytes, amounts.messages); excess != kSound) {
+      count(rejected, excess);
+      over_records.push_back(number);
+    } else {
+      ++in_scope_.accepted;
+      if (const int warning = record.warning(); warning != kSound) {
+        count(in_scope_.warnings, warning);
+      }
     }
-    ++accepted;
-    if (const int warning = record.warning(); warning != kSound) count(warnings, warning);
+  }
+  // Records of an owner that cannot be stored cannot be, either.
+  void end_scope(const Scope& scope, const Text&) {
+    close(in_scope_, in_resource_, scope.is_over(limits_), kLargeScope, over_scopes, scopes_++);
+  }
+  void end_resource(const Resource& resource, const Text&) {
+    close(in_resource_, all_, resource.is_over(limits_), kLargeResource, over_resources,
+          resources_++);
   }
 
-  uint64_t accepted = 0;
+  uint64_t accepted() const { return all_.accepted; }
+  const Counts& warnings() const { return all_.warnings; }
   Counts rejected;
-  Counts warnings;
+  Numbers over_records, over_scopes, over_resources;
 
  private:
-  static void count(Counts& counts, int reason) {
+  struct Tally {
+    uint64_t accepted = 0;
+    Counts warnings;
+  };
+
+  int excess_of(const Text& bytes, uint64_t messages) {
+    // Nearly all records are too small to be over any limit.
+    if (messages <= most_items_ && bytes.size <= limits_.value_bytes &&
+        kRowWeight + kItemWeight * messages + kMostOfAByte * bytes.size <= limits_.record_bytes) {
+      return kSound;
+    }
+    measure_.template record<Record>(bytes);
+    const Amounts& amounts = measure_.amounts();
+    if (amounts.attributes > limits_.attributes) return kManyAttributes;
+    if (amounts.events > limits_.events) return kManyEvents;
+    if (amounts.links > limits_.links) return kManyLinks;
+    if (amounts.messages > limits_.record_messages) return kManyMessages;
+    if (amounts.longest > limits_.value_bytes) return kLongValue;
+    return amounts.weight(bytes) > limits_.record_bytes ? kLargeRecord : kSound;
+  }
+
+  void close(Tally& inner, Tally& outer, bool is_over, int reason, Numbers& over, uint64_t number) {
+    if (is_over) {
+      over.push_back(number);
+      if (inner.accepted > 0) count(rejected, reason, inner.accepted);
+    } else {
+      outer.accepted += inner.accepted;
+      for (const auto& [warning, times] : inner.warnings) count(outer.warnings, warning, times);
+    }
+    inner.accepted = 0;
+    inner.warnings.clear();
+  }
+
+  static void count(Counts& counts, int reason, uint64_t times = 1) {
     for (auto& [known, number] : counts) {
       if (known == reason) {
-        ++number;
+        number += times;
         return;
       }
     }
-    counts.emplace_back(reason, 1);
+    counts.emplace_back(reason, times);
   }
+
+  const Limits limits_;
+  const uint64_t most_items_;
+  Parser<Purpose::kMeasure> measure_{kNoLimits};
+  Tally in_scope_, in_resource_, all_;
+  uint64_t records_ = 0, scopes_ = 0, resources_ = 0;
 };
 
 }  // namespace toolverdict

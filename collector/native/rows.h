@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -115,21 +116,14 @@ inline Type type_of(const ArrowSchema& field) {
 // What all records of a resource, or of a scope, have in common: words of some columns.
 template <size_t kWords>
 struct Context {
-  struct Word {
-    bool is_null = true;
-    bool is_own = false;  // in `own`, else somewhere in the request
-    Text text;
-    std::string own;
-  };
-
-  std::array<Word, kWords> words;
-  std::array<int32_t, kWords> indices;  // in the dictionaries of the columns
+  std::array<Text, kWords> words;  // null without data; in the request, or in `own`
+  std::array<int32_t, kWords> indices;  // of the words in the dictionaries of `indexed_for`
   uint64_t indexed_for = 0;             // the table of these dictionaries
+  std::unique_ptr<char[]> own;
   uint32_t dropped_attributes_count = 0;
 
-  void set(size_t word, const Text& text) { words[word] = {false, false, text, {}}; }
-  void set_own(size_t word, const Buffer& text) {
-    words[word] = {false, true, {}, std::string(text.data(), text.size())};
+  void set(size_t word, const Text& text) {
+    words[word] = text.data == nullptr ? Text{"", 0} : text;
   }
 };
 
@@ -147,6 +141,7 @@ struct ScopeContext : Context<kScopeWords> {
 struct Entry {
   Text bytes;
   size_t scope = 0;
+  uint64_t weight = 0;
   uint64_t trace_id_high = 0;
   uint64_t trace_id_low = 0;
   uint64_t span_id = 0;  // of log records 0: they do not sort by it
@@ -178,12 +173,24 @@ class RowBuilder {
   // Records that wait to be taken.
   size_t rows() const { return entries_.size(); }
 
+  // How many of the first records are so many rows, or of so much weight; 0 when all of them are
+  // neither.
+  size_t full_part(size_t rows, uint64_t weight) const {
+    if (entries_.size() < rows && weight_ < weight) return 0;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      sum += entries_[i].weight;
+      if (i + 1 == rows || sum >= weight) return i + 1;
+    }
+    return 0;
+  }
+
   // Indexes the records of one request; all of them, or none when it throws. The body has to stay
   // where it is, and as it is, until they are taken.
   void feed(const Text& body, int64_t received_unix_nano) {
     const size_t entries = entries_.size(), scopes = scopes_.size(), resources = resources_.size();
-    scope_begin_ = entries;
-    resource_begin_ = scopes;
+    const uint64_t weight = weight_;
+    scope_begin_ = resource_begin_ = entries;
     received_ = received_unix_nano;
     forget_keys_when_full();
     try {
@@ -197,6 +204,7 @@ class RowBuilder {
       entries_.resize(entries);
       scopes_.resize(scopes);
       resources_.resize(resources);
+      weight_ = weight;
       throw;
     }
   }
@@ -243,24 +251,22 @@ class RowBuilder {
   }
 
   // The visitor of the parser that indexes.
-  void record(const Span& span, const Text& bytes) {
+  void record(const Span& span, const Text& bytes, const Amounts& amounts) {
     if (span.fault() == kSound) {
-      add(bytes, span.trace_id, static_cast<int64_t>(span.start_time_unix_nano))
+      add(bytes, amounts, span.trace_id, static_cast<int64_t>(span.start_time_unix_nano))
           .span_id = big_endian(span.span_id.data);
     }
   }
-  void record(const LogRecord& record, const Text& bytes) {
+  void record(const LogRecord& record, const Text& bytes, const Amounts& amounts) {
     if (record.fault() == kSound) {
-      add(bytes, record.trace_id, static_cast<int64_t>(record.time_unix_nano));
+      add(bytes, amounts, record.trace_id, static_cast<int64_t>(record.time_unix_nano));
     }
   }
   // What scopes and resources say of themselves is kept only when they have records.
   void end_scope(const Scope& scope, const Text& schema_url) {
-    const bool is_empty = scope_begin_ == entries_.size();
-    scope_begin_ = entries_.size();
-    if (is_empty) return;
+    if (!begins_at(scope_begin_, scope)) return;
     ScopeContext& context = scopes_.emplace_back();
-    context.resource = resources_.size();
+    context.resource = first_resource_ + resources_.size();  // which the end of it will add
     context.received_unix_nano = received_;
     context.dropped_attributes_count = scope.dropped_attributes_count;
     context.set(kScopeName, scope.name);
@@ -268,29 +274,28 @@ class RowBuilder {
     context.set(kSchemaOfScope, schema_url);
     scratch_.truncate(0);
     writer_.attributes(scratch_, scope.attributes);
-    context.set_own(kAttributesOfScope, scratch_);
+    own(context, {{kAttributesOfScope, 0, scratch_.size()}});
   }
   void end_resource(const Resource& resource, const Text& schema_url) {
-    const bool is_empty = resource_begin_ == scopes_.size();
-    resource_begin_ = scopes_.size();
-    if (is_empty) return;
+    if (!begins_at(resource_begin_, resource)) return;
     ResourceContext& context = resources_.emplace_back();
     context.dropped_attributes_count = resource.dropped_attributes_count;
     context.set(kSchemaOfResource, schema_url);
     scratch_.truncate(0);
     const bool repeats = writer_.resolve(resource.attributes);
     const bool as_pairs = writer_.pairs(scratch_, resource.attributes, repeats, JsonWriter::all);
-    context.set_own(kAttributesOfResource, scratch_);
+    const size_t end = scratch_.size();
     const KeyValue* pair = as_pairs ? nullptr : resource.attributes.first;
     for (; pair != nullptr; pair = pair->next) {
       if (pair->value.kind == Value::kString && pair->key == kServiceName) {
         context.set(kService, pair->value.text);
       }
     }
-    if (resource.entity_refs.first != nullptr) {
-      scratch_.truncate(0);
+    if (resource.entity_refs.first == nullptr) {
+      own(context, {{kAttributesOfResource, 0, end}});
+    } else {
       writer_.entity_refs(scratch_, resource.entity_refs);
-      context.set_own(kEntityRefs, scratch_);
+      own(context, {{kAttributesOfResource, 0, end}, {kEntityRefs, end, scratch_.size()}});
     }
   }
 
@@ -328,10 +333,37 @@ class RowBuilder {
     if (time != 0) microseconds->append_number(rows_, time / 1000);
   }
 
-  Entry& add(const Text& bytes, const Text& trace_id, int64_t time) {
+  // Whether a scope or a resource has records, the first of which takes its weight, too.
+  bool begins_at(size_t& begin, const Owner& owner) {
+    const bool has_records = begin < entries_.size();
+    if (has_records) {
+      entries_[begin].weight += owner.weight;
+      weight_ += owner.weight;
+      begin = entries_.size();
+    }
+    return has_records;
+  }
+
+  // A word of a context and where its text is in `scratch_`.
+  struct OwnWord {
+    size_t word, begin, end;
+  };
+
+  template <size_t kWords>
+  void own(Context<kWords>& context, std::initializer_list<OwnWord> words) {
+    context.own = std::make_unique<char[]>(scratch_.size());
+    std::memcpy(context.own.get(), scratch_.data(), scratch_.size());
+    for (const auto& [word, begin, end] : words) {
+      context.words[word] = {context.own.get() + begin, end - begin};
+    }
+  }
+
+  Entry& add(const Text& bytes, const Amounts& amounts, const Text& trace_id, int64_t time) {
     Entry& entry = entries_.emplace_back();
     entry.bytes = bytes;
-    entry.scope = scopes_.size();  // which the end of the scope will add
+    entry.scope = first_scope_ + scopes_.size();  // which the end of the scope will add
+    entry.weight = amounts.weight(bytes);
+    weight_ += entry.weight;
     entry.time = time;
     entry.has_trace_id = trace_id.size == kTraceIdBytes && !is_zero(trace_id);
     if (entry.has_trace_id) {
@@ -360,7 +392,7 @@ class RowBuilder {
       } else {
         append(decode_.template record<LogRecord>(entry.bytes));
       }
-      append_context(scopes_[entry.scope]);
+      append_context(scopes_[entry.scope - first_scope_]);
     }
     auto owned = std::make_unique<Owned>();
     owned->buffers.emplace_back();
@@ -418,7 +450,7 @@ class RowBuilder {
   }
 
   void append_context(ScopeContext& scope) {
-    ResourceContext& resource = resources_[scope.resource];
+    ResourceContext& resource = resources_[scope.resource - first_resource_];
     append_words(scope, {at_.scope_name, at_.scope_version, at_.scope_attributes,
                          at_.scope_schema_url});
     append_words(resource, {at_.resource_attributes, at_.resource_entity_refs,
@@ -433,22 +465,29 @@ class RowBuilder {
     if (context.indexed_for != table_) {
       context.indexed_for = table_;
       for (size_t i = 0; i < kWords; ++i) {
-        const auto& word = context.words[i];
-        const Text text = word.is_own ? Text{word.own.data(), word.own.size()} : word.text;
-        if (!word.is_null) context.indices[i] = columns[i]->index_of(text);
+        const Text& word = context.words[i];
+        if (word.data != nullptr) context.indices[i] = columns[i]->index_of(word);
       }
     }
     for (size_t i = 0; i < kWords; ++i) {
-      if (!context.words[i].is_null) columns[i]->append_number(rows_, context.indices[i]);
+      if (context.words[i].data != nullptr) columns[i]->append_number(rows_, context.indices[i]);
     }
   }
 
-  // Forgets the first entries, and the contexts when no other needs them.
+  // Forgets the first entries, and the contexts that no other needs.
   void forget(size_t count) {
-    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(count));
-    if (!entries_.empty()) return;
-    scopes_.clear();
-    resources_.clear();
+    for (size_t i = 0; i < count; ++i) weight_ -= entries_[i].weight;
+    forget_first(entries_, count);
+    const size_t scopes = entries_.empty() ? scopes_.size() : entries_.front().scope - first_scope_;
+    first_scope_ += forget_first(scopes_, scopes);
+    const size_t resources =
+        scopes_.empty() ? resources_.size() : scopes_.front().resource - first_resource_;
+    first_resource_ += forget_first(resources_, resources);
+  }
+  template <typename T>
+  static size_t forget_first(std::vector<T>& items, size_t count) {
+    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
   }
 
   // Between two records no tree has keys that were resolved.
@@ -476,13 +515,16 @@ class RowBuilder {
   Keys keys_;
   JsonWriter writer_;
   // The log holds only what was judged before it was written: nothing is limited here.
-  Parser<Purpose::kIndex> index_{{UINT64_MAX, UINT64_MAX}};
-  Parser<Purpose::kDecode> decode_{{UINT64_MAX, UINT64_MAX}};
+  Parser<Purpose::kIndex> index_{kNoLimits};
+  Parser<Purpose::kDecode> decode_{kNoLimits};
   std::vector<Entry> entries_;  // in the order of arrival
   std::vector<ScopeContext> scopes_;
   std::vector<ResourceContext> resources_;
+  size_t first_scope_ = 0;     // the numbers of the first ones that were not forgotten
+  size_t first_resource_ = 0;
   size_t scope_begin_ = 0;     // the first entry of the scope that is being indexed
-  size_t resource_begin_ = 0;  // the first scope of the resource
+  size_t resource_begin_ = 0;  // and of the resource
+  uint64_t weight_ = 0;        // of all entries
   int64_t received_ = 0;
   uint64_t table_ = 0;  // the number of the table that is being made
   size_t rows_ = 0;     // which it has

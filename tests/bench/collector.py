@@ -38,6 +38,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from toolverdict.collector.decoders import decoder, decoder_in_use
 from toolverdict.collector.lake import Lake
+from toolverdict.collector.limits import Limits
 from toolverdict.collector.parts import write_part
 from toolverdict.collector.segment import new_segment_id
 from toolverdict.collector.signals import WIRE, Signal
@@ -328,7 +329,7 @@ def judge_floor(templates: list[Template]) -> float:
     started_s = time.process_time()
     for _ in range(4):
         for template in templates:
-            decoder().judge(Signal.TRACES, template.body, 10**6, 10**7)
+            decoder().judge(Signal.TRACES, template.body, Limits())
     return (time.process_time() - started_s) / (4 * len(templates) * SPANS) * 1e6
 
 

@@ -17,11 +17,11 @@ from toolverdict.collector.allocator import keep_freed_memory
 from toolverdict.collector.decode import PythonDecoder, parse
 from toolverdict.collector.decoders import Decoder
 from toolverdict.collector.lake.part_file import PartWriter, sort
+from toolverdict.collector.limits import Limits
 from toolverdict.collector.native import NativeDecoder
 from toolverdict.collector.signals import Signal
 
-MAX_RECORDS = 200_000
-MAX_MESSAGES = 2_000_000
+LIMITS = Limits()
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
 def judged(which: Decoder, bodies: Sequence[bytes]) -> None:
     """As intake does."""
     for body in bodies:
-        which.judge(Signal.TRACES, body, MAX_RECORDS, MAX_MESSAGES)
+        which.judge(Signal.TRACES, body, LIMITS)
 
 
 def decoded(which: Decoder, bodies: Sequence[bytes]) -> pa.Table:

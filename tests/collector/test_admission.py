@@ -6,21 +6,27 @@ from contextlib import AsyncExitStack
 import pytest
 
 from toolverdict.collector import admission
-from toolverdict.collector.admission import Admission, Room
+from toolverdict.collector.admission import Admission, Room, Sender
 from toolverdict.collector.errors import FairShareError, OverloadedError
 
 SHORT_S = 0.05
 LONG_S = 30.0
 
 
-async def _enter(stack: AsyncExitStack, shared: Admission, client: str, size: int) -> Room:
-    return await stack.enter_async_context(shared.admitted(client, size))
+async def _enter(
+    stack: AsyncExitStack, shared: Admission, client: str, size: int, connection: int = 0
+) -> Room:
+    return await stack.enter_async_context(_room(shared, client, size, connection))
+
+
+def _room(shared: Admission, client: str, size: int, connection: int = 0) -> Room:
+    return shared.admitted(Sender(client, connection), size)
 
 
 async def test_room_is_given_back() -> None:
     shared = Admission(100, SHORT_S)
     for _ in range(5):
-        async with shared.admitted("a", 50):
+        async with _room(shared, "a", 50):
             assert shared.held_bytes == 50
     assert shared.held_bytes == 0
 
@@ -45,13 +51,13 @@ async def test_one_client_gets_half_and_leaves_the_rest() -> None:
 
 async def test_its_only_request_may_be_larger_than_the_share() -> None:
     shared = Admission(100, SHORT_S)
-    async with shared.admitted("a", 90):
+    async with _room(shared, "a", 90):
         assert shared.held_bytes == 90
 
 
 async def test_no_room_at_all_is_overload() -> None:
     shared = Admission(100, SHORT_S)
-    async with shared.admitted("a", 90):
+    async with _room(shared, "a", 90):
         with pytest.raises(OverloadedError) as caught:
             await _enter(AsyncExitStack(), shared, "b", 20)
         assert not isinstance(caught.value, FairShareError)
@@ -62,7 +68,7 @@ async def test_waiting_ends_when_room_is_given_back() -> None:
     order: list[str] = []
 
     async def send(client: str, size: int) -> None:
-        async with shared.admitted(client, size):
+        async with _room(shared, client, size):
             order.append(client)
             await asyncio.sleep(0)
 
@@ -86,7 +92,7 @@ async def test_a_large_request_is_not_overtaken_for_ever() -> None:
     order: list[str] = []
 
     async def send(client: str, size: int) -> None:
-        async with shared.admitted(client, size):
+        async with _room(shared, client, size):
             order.append(client)
 
     async with AsyncExitStack() as stack:
@@ -102,14 +108,14 @@ async def test_a_large_request_is_not_overtaken_for_ever() -> None:
 
 async def test_who_gives_up_leaves_nothing_behind() -> None:
     shared = Admission(100, LONG_S)
-    async with shared.admitted("a", 100):
+    async with _room(shared, "a", 100):
         task = asyncio.create_task(_enter(AsyncExitStack(), shared, "b", 10))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     assert shared.held_bytes == 0
-    async with shared.admitted("c", 100):
+    async with _room(shared, "c", 100):
         pass
 
 
@@ -128,7 +134,7 @@ async def test_a_cancellation_in_the_moment_of_the_grant_gives_back() -> None:
 
 async def test_growing_beyond_what_is_left_is_overload() -> None:
     shared = Admission(100, SHORT_S)
-    async with shared.admitted("a", 50) as room:
+    async with _room(shared, "a", 50) as room:
         room.resize(100)
         with pytest.raises(OverloadedError):
             room.resize(101)
@@ -138,7 +144,7 @@ async def test_growing_beyond_what_is_left_is_overload() -> None:
 async def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MAX_WAITING", 2)
     shared = Admission(100, LONG_S)
-    async with shared.admitted("a", 100):
+    async with _room(shared, "a", 100):
         waiting = [
             asyncio.create_task(_enter(AsyncExitStack(), shared, str(number), 10))
             for number in range(2)
@@ -160,13 +166,13 @@ async def test_a_body_that_stalls_is_given_up_when_others_wait(
     stalled = asyncio.Event()
 
     async def stall() -> None:
-        async with shared.admitted("slow", 100) as room, room.reading(LONG_S):
+        async with _room(shared, "slow", 100) as room, room.reading(LONG_S):
             stalled.set()
             await asyncio.Event().wait()
 
     task = asyncio.create_task(stall())
     await stalled.wait()
-    async with shared.admitted("honest", 50):
+    async with _room(shared, "honest", 50):
         pass
     with pytest.raises(TimeoutError):
         await task
@@ -178,7 +184,7 @@ async def test_a_body_that_comes_at_a_rate_is_not_given_up(
 ) -> None:
     monkeypatch.setattr(admission, "PATIENCE_S", 0.0)
     shared = Admission(100, LONG_S)
-    async with shared.admitted("quick", 100) as room, room.reading(LONG_S) as reading:
+    async with _room(shared, "quick", 100) as room, room.reading(LONG_S) as reading:
         reading.came(100 * admission.MIN_BYTES_PER_S)
         waiting = asyncio.create_task(_enter(AsyncExitStack(), shared, "b", 10))
         await asyncio.sleep(SHORT_S)
@@ -190,8 +196,8 @@ async def test_who_waits_for_its_own_share_hurries_nobody(
 ) -> None:
     monkeypatch.setattr(admission, "PATIENCE_S", 0.0)
     shared = Admission(100, SHORT_S)
-    async with shared.admitted("slow", 10) as room, room.reading(LONG_S):
-        async with shared.admitted("flood", 50):
+    async with _room(shared, "slow", 10) as room, room.reading(LONG_S):
+        async with _room(shared, "flood", 50):
             with pytest.raises(FairShareError):
                 await _enter(AsyncExitStack(), shared, "flood", 20)
         await asyncio.sleep(0)
@@ -199,14 +205,69 @@ async def test_who_waits_for_its_own_share_hurries_nobody(
 
 async def test_a_body_of_unknown_length_grows_within_the_share() -> None:
     shared = Admission(100, SHORT_S)
-    async with shared.admitted("a", 30), shared.admitted("a", 10) as room:
+    async with _room(shared, "a", 30), _room(shared, "a", 10) as room:
         room.grow(20)
         room.grow(5)
         assert room.size == 20
         with pytest.raises(FairShareError):
             room.grow(21)
-        async with shared.admitted("b", 10) as only:
+        async with _room(shared, "b", 10) as only:
             only.grow(50)
             with pytest.raises(OverloadedError):
                 only.grow(51)
+    assert shared.held_bytes == 0
+
+
+async def test_connections_of_one_client_take_turns() -> None:
+    """Many agents behind one address: one that floods delays itself, not its neighbour."""
+    shared = Admission(100, LONG_S)
+    order: list[int] = []
+
+    async def send(connection: int) -> None:
+        async with _room(shared, "office", 25, connection):
+            order.append(connection)
+
+    async with AsyncExitStack() as stack:
+        first = await _enter(stack, shared, "office", 25, connection=1)
+        await _enter(stack, shared, "office", 25, connection=1)
+        tasks = [asyncio.create_task(send(connection)) for connection in (1, 1, 1, 2)]
+        await asyncio.sleep(0)
+        assert order == []
+        first.resize(0)
+        await asyncio.sleep(0.01)
+        assert order[0] == 2
+    await asyncio.gather(*tasks)
+    assert sorted(order) == [1, 1, 1, 2]
+    assert shared.held_bytes == 0
+
+
+async def test_a_connection_keeps_to_its_part_while_a_neighbour_sends() -> None:
+    shared = Admission(100, SHORT_S)
+    async with AsyncExitStack() as stack:
+        await _enter(stack, shared, "office", 20, connection=1)
+        await _enter(stack, shared, "office", 5, connection=2)
+        with pytest.raises(FairShareError):
+            await _enter(stack, shared, "office", 10, connection=1)
+        await _enter(stack, shared, "office", 20, connection=2)
+        assert shared.held_bytes == 45
+
+
+async def test_a_stalled_body_gives_way_to_a_neighbour_behind_the_same_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "PATIENCE_S", SHORT_S)
+    shared = Admission(100, LONG_S)
+    stalled = asyncio.Event()
+
+    async def stall() -> None:
+        async with _room(shared, "office", 50, 1) as room, room.reading(LONG_S):
+            stalled.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(stall())
+    await stalled.wait()
+    async with _room(shared, "office", 50, 2):
+        pass
+    with pytest.raises(TimeoutError):
+        await task
     assert shared.held_bytes == 0

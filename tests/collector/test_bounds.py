@@ -12,6 +12,7 @@ from toolverdict.collector.bounds import check_json, check_protobuf
 from toolverdict.collector.decode import parse
 from toolverdict.collector.decoders import decoder
 from toolverdict.collector.errors import DecodeError
+from toolverdict.collector.limits import Limits
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
 
@@ -21,7 +22,7 @@ ANY = 10**9
 
 
 def _check(body: bytes, records: int = ANY, messages: int = ANY) -> None:
-    decoder().judge(Signal.TRACES, body, records, messages)
+    decoder().judge(Signal.TRACES, body, Limits(records, messages))
 
 
 @pytest.mark.parametrize("spans", [1, 5, 50])
@@ -39,9 +40,9 @@ def test_log_records_are_counted() -> None:
     logs = ScopeLogs(log_records=[LogRecord()] * 9)
     request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[logs])])
     body = request.SerializeToString()
-    decoder().judge(Signal.LOGS, body, 9, ANY)
+    decoder().judge(Signal.LOGS, body, Limits(9, ANY))
     with pytest.raises(DecodeError, match="more than 8 log records"):
-        decoder().judge(Signal.LOGS, body, 8, ANY)
+        decoder().judge(Signal.LOGS, body, Limits(8, ANY))
 
 
 def test_attributes_and_values_are_counted_however_deep() -> None:
@@ -65,7 +66,7 @@ def test_text_is_not_looked_into() -> None:
 @given(st.binary(max_size=60))
 def test_what_protobuf_reads_is_never_called_broken(body: bytes) -> None:
     try:
-        check_protobuf(Signal.TRACES, body, 1, 1)
+        check_protobuf(Signal.TRACES, body, Limits(1, 1))
     except DecodeError as error:
         if "more than" not in str(error):
             with pytest.raises(DecodeError):

@@ -192,7 +192,7 @@ def test_versions_and_the_decoder_in_use() -> None:
     assert (result.returncode, result.stderr) == (0, "")
     lines = dict(line.split(" ", 1) for line in result.stdout.splitlines())
     assert lines["decoder"].split(" ")[0] in ("native", "python")
-    assert {"version", "python", "pyarrow", "grpcio", "aiohttp", "log_format"} <= set(lines)
+    assert {"version", "python", "pyarrow", "grpcio", "h11", "log_format"} <= set(lines)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from toolverdict.collector import decoders
 from toolverdict.collector.decode import PythonDecoder
 from toolverdict.collector.decoders import Decoder, decoder, decoder_in_use
 from toolverdict.collector.errors import ConfigError, DecodeError
+from toolverdict.collector.limits import Limits
 from toolverdict.collector.schema import PROMOTED, SPANS
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
@@ -37,6 +38,7 @@ from toolverdict.collector.testing import make_request, make_span
 ROOT = Path(__file__).parents[2]
 RECORDINGS = sorted((ROOT / "tests/data/recordings").glob("*/*.pb"))
 ANY = 10**9
+NO_LIMITS = Limits(*[ANY] * 9)
 
 try:
     from toolverdict.collector.native import NativeDecoder
@@ -44,13 +46,13 @@ except ImportError:
     pytestmark = pytest.mark.skip("the native decoder was not built (no C++ compiler?)")
 
 
-def _judged(which: Decoder, signal: Signal, body: bytes, limits: tuple[int, int]) -> object:
+def _judged(which: Decoder, signal: Signal, body: bytes, limits: Limits) -> object:
     """The judgement with the order of its reasons, or what the client would be told."""
     try:
-        accepted, rejected, warnings = which.judge(signal, body, *limits)
+        accepted, rejected, warnings, over = which.judge(signal, body, limits)
     except DecodeError as error:
         return str(error)
-    return accepted, list(rejected.items()), list(warnings.items())
+    return accepted, list(rejected.items()), list(warnings.items()), over
 
 
 def _decoded(which: Decoder, signal: Signal, body: bytes) -> pa.Table | str:
@@ -64,13 +66,13 @@ def _decoded(which: Decoder, signal: Signal, body: bytes) -> pa.Table | str:
     return table
 
 
-def agree(signal: Signal, body: bytes, limits: tuple[int, int] = (ANY, ANY)) -> pa.Table | str:
+def agree(signal: Signal, body: bytes, limits: Limits = NO_LIMITS) -> pa.Table | str:
     """Ask both decoders; returns the table or the message."""
     judged = [_judged(which, signal, body, limits) for which in (PythonDecoder(), NativeDecoder())]
     assert judged[0] == judged[1]
     tables = [_decoded(which, signal, body) for which in (PythonDecoder(), NativeDecoder())]
     assert tables[0] == tables[1]
-    if limits == (ANY, ANY):
+    if limits == NO_LIMITS:
         assert isinstance(tables[0], str) == isinstance(judged[0], str)
     return tables[0]
 
@@ -377,7 +379,7 @@ def test_the_reason_is_that_of_the_first_link_with_one() -> None:
     links = [Span.Link(span_id=b"bad"), Span.Link(trace_id=b"bad", span_id=b"bad"), Span.Link()]
     body = make_request(make_span(1, links=links)).SerializeToString()
     agree(Signal.TRACES, body)
-    rejected = NativeDecoder().judge(Signal.TRACES, body, ANY, ANY).rejected
+    rejected = NativeDecoder().judge(Signal.TRACES, body, NO_LIMITS).rejected
     assert [reason.split()[0] for reason in rejected] == ["links.span_id"]
 
 
@@ -387,11 +389,146 @@ def test_limits(records: int, messages: int, request: ExportTraceServiceRequest)
     body = request.SerializeToString()
     verdicts = [
         _judged(which, Signal.TRACES, body, limits)
-        for limits in ((records, ANY), (ANY, messages))
+        for limits in (Limits(records, ANY), Limits(ANY, messages))
         for which in (PythonDecoder(), NativeDecoder())
     ]
     assert verdicts[0] == verdicts[1]
     assert verdicts[2] == verdicts[3]
+
+
+SMALL = st.integers(0, 9)
+RECORD_LIMITS = st.builds(
+    Limits,
+    records=st.just(ANY), messages=st.just(ANY),
+    attributes=SMALL, events=SMALL, links=SMALL, record_messages=st.integers(0, 40),
+    value_bytes=st.integers(0, 30), record_bytes=st.integers(500, 2500),
+    context_bytes=st.integers(250, 700),
+)  # fmt: skip
+
+
+@some_examples(60)
+@given(RECORD_LIMITS, TRACES)
+def test_limits_of_spans(limits: Limits, request: ExportTraceServiceRequest) -> None:
+    agree(Signal.TRACES, request.SerializeToString(), limits)
+
+
+@some_examples(40)
+@given(RECORD_LIMITS, LOGS)
+def test_limits_of_log_records(limits: Limits, request: ExportLogsServiceRequest) -> None:
+    agree(Signal.LOGS, request.SerializeToString(), limits)
+
+
+@some_examples(60)
+@given(RECORD_LIMITS, TRACES, st.data())
+def test_limits_with_wrong_bytes(
+    limits: Limits, request: ExportTraceServiceRequest, data: st.DataObject
+) -> None:
+    """Also fields that come twice, of which the parser keeps the last."""
+    body = bytearray(request.SerializeToString())
+    at = data.draw(st.integers(0, len(body)))
+    body[at:at] = data.draw(st.sampled_from([b"\x2a\x01x\x2a\x00", b"\x4a\x00", b"\x5a\x00"]))
+    for which in (Signal.TRACES, Signal.LOGS):
+        verdicts = [
+            _judged(decoder, which, bytes(body), limits)
+            for decoder in (PythonDecoder(), NativeDecoder())
+        ]
+        assert verdicts[0] == verdicts[1]
+
+
+@some_examples(60)
+@given(TRACES, st.integers(1, 5), st.integers(1, 4000))
+def test_parts_end_at_the_same_row(
+    request: ExportTraceServiceRequest, rows: int, weight: int
+) -> None:
+    """After a crash another decoder may go on: it has to cut alike."""
+    body = request.SerializeToString()
+    cuts: list[list[int]] = []
+    for which in _decoders():
+        builder = which.rows(Signal.TRACES)
+        cuts.append([])
+        for _ in range(3):
+            builder.feed(body, 1)
+            while taken := builder.full_part(rows, weight):
+                cuts[-1].append(taken)
+                table = builder.take_sorted(taken, 1)[0][1]
+                assert table.num_rows == taken
+        cuts[-1].append(builder.num_rows)
+    assert cuts[0] == cuts[1]
+
+
+def _weight(which: Decoder, signal: Signal, body: bytes) -> int:
+    """The weight of all rows, by asking whether they fill a part."""
+    builder = which.rows(signal)
+    builder.feed(body, 1)
+    low, high = 0, 1 << 40
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if builder.full_part(ANY, middle) else (low, middle - 1)
+    return low
+
+
+EMPTY = {
+    "events": _field(11, b""),
+    "links": _field(13, b""),
+    "attributes": _field(9, b""),
+    "array": _field(9, _field(2, _field(5, _field(1, b"") * 50))),
+    "pairs": _field(9, _field(2, _field(6, _field(1, b"") * 50))),
+    "pairs in pairs": _field(9, _field(2, _field(6, _field(1, _field(2, _field(6, b""))) * 50))),
+    "attributes of an event": _field(11, _field(3, b"") * 50),
+    "attributes of a link": _field(13, _field(4, b"") * 2),
+    "bytes": _field(9, _field(2, _field(7, b"\0"))),
+    "infinity": _field(9, _field(2, b"\x21" + struct.pack("<d", float("-inf")))),
+    "control": _field(9, _field(1, b"\x01" * 50)),
+    "quotes": _field(9, _field(2, _field(1, b'"' * 50))),
+    "a tool's name": _field(9, _field(1, b"tool.name") + _field(2, _field(1, b"\x01" * 99))),
+    "largest numbers": _field(11, b"\x09" + b"\xff" * 7 + b"\x7f\x20" + _varint(2**32 - 1)),
+}
+
+
+@pytest.mark.parametrize("piece", EMPTY.values(), ids=EMPTY.keys())
+def test_nothing_becomes_more_than_its_weight(piece: bytes) -> None:
+    """What takes least on the wire for what it becomes."""
+    body = _body(piece * 200)
+    table = agree(Signal.TRACES, body)
+    assert isinstance(table, pa.Table)
+    weights = [_weight(which, Signal.TRACES, body) for which in _decoders()]
+    assert weights[0] == weights[1]
+    assert table.nbytes <= weights[0]
+    assert weights[0] < 8 * len(body) + 200 * 60 * len(piece) + 2000
+
+
+@some_examples(60)
+@given(LOGS)
+def test_log_records_become_no_more_than_their_weight(request: ExportLogsServiceRequest) -> None:
+    body = request.SerializeToString()
+    table = agree(Signal.LOGS, body)
+    assert isinstance(table, pa.Table)
+    overhead = 512  # Arrow has one offset more than rows in each column
+    assert table.nbytes <= _weight(NativeDecoder(), Signal.LOGS, body) + overhead
+
+
+def test_contexts_are_forgotten_with_their_rows() -> None:
+    """Rows of a request are taken while others of it wait: each still has its own resource."""
+    groups = [
+        ResourceSpans(
+            resource=Resource(attributes=[_pair("n", AnyValue(int_value=n))]),
+            scope_spans=[
+                ScopeSpans(scope=InstrumentationScope(name=f"s{n}"), spans=[make_span(n)] * 3)
+            ],
+        )
+        for n in range(40)
+    ]
+    body = ExportTraceServiceRequest(resource_spans=groups).SerializeToString()
+    taken: list[list[pa.Table]] = []
+    for which in _decoders():
+        builder = which.rows(Signal.TRACES)
+        taken.append([])
+        for _ in range(3):
+            builder.feed(body, 1)
+            taken[-1] += [table for _, table in builder.take_sorted(100, 1)]
+        taken[-1].append(builder.take())
+    assert taken[0] == taken[1]
+    assert sum(table.num_rows for table in taken[1]) == 360
 
 
 # --- builders -------------------------------------------------------------------------------------

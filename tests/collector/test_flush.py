@@ -3,16 +3,19 @@
 import errno
 import logging
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from toolverdict.collector import decoders, flush
 from toolverdict.collector.flush import Flushed, Flusher, flush_segment
@@ -86,6 +89,20 @@ def test_a_large_segment_becomes_several_parts(lake: Lake, monkeypatch: pytest.M
     flush_segment(lake, path)
     assert {part: part.read_bytes() for part in lake.path.rglob("part-*.parquet")} == before
     assert _stored(lake) == 11
+
+
+def test_a_part_ends_where_its_rows_weigh_enough(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bytes on the wire may be a hundred in a column: rows alone bound nothing."""
+    monkeypatch.setattr(flush, "MAX_PART_WEIGHT", 5_000)
+    heavy = [make_span(n, events=[Span.Event()] * 30) for n in (1, 3, 5)]
+    light = [make_span(n) for n in range(7, 21, 2)]
+    path = _segment(lake, make_request(*heavy, *light).SerializeToString())
+    assert flush_segment(lake, path).counts[Signal.TRACES] == 10
+    rows = [pq.read_metadata(part).num_rows for part in sorted(lake.path.rglob("part-*.parquet"))]
+    assert rows == [2, 2, 6]
+    assert _stored(lake) == 10
 
 
 def test_both_decoders_write_the_same_bytes(
@@ -269,6 +286,90 @@ def test_a_fault_of_ours_sets_the_segment_aside_and_goes_on(
     assert flusher.close() == []
     assert (_stored(lake), _quarantined(lake)) == (1, [bad.name])
     assert flusher.set_aside == 1
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never came to that")
+
+
+def test_a_segment_that_memory_does_not_suffice_for_is_set_aside(
+    lake: Lake,
+    flusher: Flusher,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not at once, as the shortage may be of others; not deleted; and those behind it go on."""
+    monkeypatch.setattr(flush, "RETRY_S", 0.01)
+    large, sound = _segment(lake, _body(1)), _segment(lake, _body(2))
+    real_flush, tries = flush_segment, []
+
+    def short(lake: Lake, path: Path) -> object:
+        if path == large:
+            tries.append(path)
+            raise MemoryError
+        return real_flush(lake, path)
+
+    monkeypatch.setattr(flush, "flush_segment", short)
+    for path in (large, sound):
+        flusher.submit(path, 100)
+    _wait_for(lambda: flusher.backlog_bytes == 0)
+    assert flusher.close() == []
+    assert (len(tries), flusher.set_aside) == (flush.MAX_SHORTAGES, 1)
+    assert (_stored(lake), _quarantined(lake)) == (1, [large.name])
+    assert "not enough memory to turn it into Parquet" in caplog.text
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+from toolverdict.collector import flush
+from toolverdict.collector.lake import Lake
+flush.flush_segment = lambda lake, path: os._exit(9)  # as the kernel ends one that takes too much
+flusher = flush.Flusher(Lake.open(Path(sys.argv[1])))
+flusher.submit(Path(sys.argv[2]), 1)
+flusher.close()
+"""
+
+
+def test_a_segment_that_kills_its_readers_is_set_aside(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start of the collector would die of it again, and take nothing in."""
+    path = _segment(lake, _body(1))
+    command = [sys.executable, "-c", DIES, str(lake.path), str(path)]
+    monkeypatch.setattr(flush, "MAX_DEATHS", 2)
+    for _ in range(2):
+        assert path.exists()
+        assert subprocess.run(command, check=False).returncode == 9
+    flusher = Flusher(lake)
+    flusher.submit(path, 1)
+    assert flusher.close() == []
+    assert (flusher.set_aside, _quarantined(lake)) == (1, [path.name])
+    assert [file.name for file in path.parent.iterdir()] == ["quarantine"]
+
+
+def test_who_survives_a_segment_forgets_earlier_deaths(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush, "RETRY_S", 0.01)
+    path = _segment(lake, _body(1))
+    path.with_suffix(".deaths").write_bytes(b"." * (flush.MAX_DEATHS - 1))
+    real_flush, full = flush_segment, threading.Semaphore(3)
+
+    def sometimes(lake: Lake, path: Path) -> object:
+        if full.acquire(blocking=False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_flush(lake, path)
+
+    monkeypatch.setattr(flush, "flush_segment", sometimes)
+    flusher.submit(path, 1)
+    _wait_for(lambda: flusher.backlog_bytes == 0)
+    assert (_stored(lake), _quarantined(lake)) == (1, [])
+    assert list(path.parent.iterdir()) == []
 
 
 def test_a_segment_that_cannot_even_be_moved_stays(

@@ -8,7 +8,7 @@ from toolverdict.collector.library_logs import LibraryFilter
 
 def _record(error: Exception) -> logging.LogRecord:
     info = (type(error), error, None)
-    return logging.LogRecord("aiohttp.server", logging.ERROR, "", 1, "Error from %s", ("x",), info)
+    return logging.LogRecord("asyncio", logging.ERROR, "", 1, "Error from %s", ("x",), info)
 
 
 def test_no_payload_and_no_traceback() -> None:

@@ -17,7 +17,9 @@ from toolverdict.collector.testing import make_request, make_span, post
 Serve = Callable[..., AbstractAsyncContextManager[Any]]
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
-_SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)+)\})? (\+Inf|-?[0-9.e+-]+)')
+_SAMPLE = re.compile(
+    r'([a-z_]+)(?:\{((?:[a-z_][a-z0-9_]*="(?:[^"\\]|\\.)*",?)+)\})? (\+Inf|-?[0-9.e+-]+)'
+)
 
 
 def _parse(text: str) -> dict[str, float]:
@@ -141,7 +143,8 @@ async def test_a_collector_tells_what_it_did(serve: Serve) -> None:
     assert samples[f'requests_total{{{label}"INVALID_ARGUMENT"}}'] == 1
     assert samples['requests_total{signal="logs",transport="http",code="200"}'] == 1
     assert samples['accepted_total{signal="traces"}'] == 4
-    assert samples['rejected_total{signal="traces"}'] == 2
+    assert samples['rejected_total{signal="traces",reason="span_id"}'] == 2
+    assert samples['rejected_total{signal="traces",reason="record"}'] == 0
     assert samples['stored_total{signal="traces"}'] == 4
     assert samples['received_bytes_total{signal="traces",transport="grpc"}'] == len(good) + 2
     assert samples["empty_json_requests_total"] == 1

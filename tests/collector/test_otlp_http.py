@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -610,3 +611,60 @@ def _received(connection: socket.socket) -> bytes:
         while piece := connection.recv(65536):
             pieces.append(piece)
     return b"".join(pieces)
+
+
+def _expecting(url: str, length: int, headers: str = "") -> bytes:
+    """What a client hears that sends a head and waits to be asked for the body."""
+    with _connect(url) as connection:
+        connection.sendall(
+            (
+                "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+                f"Content-Length: {length}\r\nExpect: 100-continue\r\n{headers}\r\n"
+            ).encode()
+        )
+        answer = connection.recv(65536)
+        if answer.startswith(b"HTTP/1.1 100 "):
+            connection.sendall(VALID)
+            answer += connection.recv(65536)
+        return answer
+
+
+async def test_a_body_is_asked_for_when_its_head_is_accepted(
+    serve: Serve, stored: Callable[[], int]
+) -> None:
+    async with serve() as collector:
+        answer = await asyncio.to_thread(_expecting, collector.http, len(VALID))
+        assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert stored() == 1
+
+
+async def test_no_body_is_asked_for_that_will_be_refused(serve: Serve, tmp_path: Path) -> None:
+    """A client without a token, or with too much, learns it before it has sent anything."""
+    tokens = tmp_path / "tokens.txt"
+    tokens.write_text("acme tv_0123456789abcdef\n")
+    async with serve(max_body_bytes=1000, tokens_file=tokens) as collector:
+        known = "Authorization: Bearer tv_0123456789abcdef\r\n"
+        for length, headers, status in ((len(VALID), "", 401), (1001, known, 413)):
+            answer = await asyncio.to_thread(_expecting, collector.http, length, headers)
+            assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+            assert b"Connection: close" in answer
+        asked = await asyncio.to_thread(_expecting, collector.http, len(VALID), known)
+        assert asked.startswith(b"HTTP/1.1 100 ")
+
+
+async def test_what_is_sent_ahead_waits_in_the_socket(serve: Serve) -> None:
+    """Pipelined requests are answered one by one; the memory of a connection does not grow."""
+    count = 500
+    async with serve() as collector:
+
+        def send(url: str) -> int:
+            with _connect(url) as connection:
+                sender = threading.Thread(target=connection.sendall, args=[_request(VALID) * count])
+                sender.start()
+                answers = b""
+                while answers.count(b"HTTP/1.1 200 OK\r\n") < count:
+                    answers += connection.recv(65536)
+                sender.join()
+                return answers.count(b"HTTP/1.1 200 OK\r\n")
+
+        assert await asyncio.to_thread(send, collector.http) == count

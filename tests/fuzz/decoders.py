@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -38,9 +38,17 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
+if TYPE_CHECKING:
+    from toolverdict.collector.decoders import Decoder
+    from toolverdict.collector.limits import Limits
+    from toolverdict.collector.signals import Signal
+
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
+SMALLEST_TABLE = 1024
+"""Arrow has one offset more than rows in each column of text."""
+RECORD_MESSAGES = 5  # the limits behind it are of bytes
 EXTENSION = "toolverdict.collector._decode"
 NUMBERS = [0, 1, 2, 127, 128, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
 DOUBLES = [0.0, -0.0, 1.5, 1e15, 1e16, 123456789012345678.0, 1e-4, 1e-5, 1.5e-7, 5e-324, 1.8e308]
@@ -70,35 +78,83 @@ def main() -> None:
     sys.exit(_fuzz(Random(options.seed), options))
 
 
-def _fuzz(rng: Random, options: argparse.Namespace) -> int:
-    from toolverdict.collector.decode import PythonDecoder
-    from toolverdict.collector.decoders import Decoder
-    from toolverdict.collector.errors import DecodeError
-    from toolverdict.collector.native import NativeDecoder
-    from toolverdict.collector.signals import Signal
+class Comparison:
+    """Asks both decoders about bodies, each of which stands between two sound ones."""
 
-    def outcome(
-        decoder: Decoder, signal: Signal, body: bytes, limits: tuple[int, int]
-    ) -> tuple[object, bool, object, object]:
-        """All that a decoder says of a body between two sound ones; a refused one adds nothing."""
+    def __init__(self, sound: "dict[Signal, bytes]") -> None:
+        """Import the decoders, not before it is known which native one."""
+        from toolverdict.collector.decode import PythonDecoder
+        from toolverdict.collector.native import NativeDecoder
+
+        self._sound = sound
+        self._both: list[Decoder] = [PythonDecoder(), NativeDecoder()]
+
+    def of(self, signal: "Signal", body: bytes, limits: "Limits") -> "tuple[Outcome, Outcome]":
+        """What both say; they should be equal."""
+        python, native = (self._outcome(one, signal, body, limits) for one in self._both)
+        return python, native
+
+    def _outcome(
+        self, decoder: "Decoder", signal: "Signal", body: bytes, limits: "Limits"
+    ) -> "Outcome":
+        from toolverdict.collector.errors import DecodeError
+        from toolverdict.collector.otlp_wire import without
+
         verdict = None
         with suppress(DecodeError):
-            accepted, rejected, warnings = decoder.judge(signal, body, *limits)
-            verdict = accepted, list(rejected.items()), list(warnings.items())
+            accepted, rejected, warnings, over = decoder.judge(signal, body, limits)
+            verdict = accepted, list(rejected.items()), list(warnings.items()), over
+            check_what_is_stored(decoder, signal, without(body, over), accepted)
         builder = decoder.rows(signal)
-        builder.feed(sound[signal], 1)
+        builder.feed(self._sound[signal], 1)
         before = builder.num_rows
         is_taken = False
         with suppress(DecodeError):
             builder.feed(body, 2)
             is_taken = True
         assert is_taken or builder.num_rows == before
-        builder.feed(sound[signal], 3)
+        builder.feed(self._sound[signal], 3)
+        fills = [builder.full_part(rows, 400 * rows * rows) for rows in range(1, 12)]
         parts = builder.take_sorted(builder.num_rows // 2, 2)
         table = builder.take()
         for made in (table, *(part for _, part in parts)):
             made.validate(full=True)
-        return verdict, is_taken, table, parts
+        return Outcome(verdict, is_taken, fills, table, parts)
+
+
+class Outcome(NamedTuple):
+    """All that a decoder says of a body."""
+
+    verdict: object
+    """None when it refuses the request."""
+    is_taken: bool
+    """Whether it decodes; a request that does not adds nothing."""
+    fills: list[int]
+    table: object
+    parts: object
+
+
+def check_what_is_stored(decoder: "Decoder", signal: "Signal", body: bytes, accepted: int) -> None:
+    """What was accepted is stored, nothing else, and is no larger than its weight."""
+    builder = decoder.rows(signal)
+    builder.feed(body, 1)
+    assert builder.num_rows == accepted
+    taken = builder.take()
+    builder.feed(body, 1)
+    columns = taken.nbytes - SMALLEST_TABLE
+    assert not taken.num_rows or builder.full_part(sys.maxsize, max(1, columns))
+
+
+def _fuzz(rng: Random, options: argparse.Namespace) -> int:
+    from toolverdict.collector.limits import Limits
+    from toolverdict.collector.signals import Signal
+
+    def some_limits() -> Limits:
+        given = [10**6] * len(Limits._fields)
+        for _ in range(rng.randrange(3)):
+            at = rng.randrange(len(given))
+            given[at] = rng.randrange(1, 2000 if at > RECORD_MESSAGES else 99 if at == 1 else 9)
+        return Limits(*given)
 
     corpus: dict[Signal, list[bytes]] = {signal: [] for signal in Signal}
     descriptors = {
@@ -109,7 +165,7 @@ def _fuzz(rng: Random, options: argparse.Namespace) -> int:
         corpus[Signal.TRACES].append(traces(rng).SerializeToString())
         corpus[Signal.LOGS].append(logs(rng).SerializeToString())
     sound = {signal: sorted(bodies, key=len)[len(bodies) // 2] for signal, bodies in corpus.items()}
-    both: list[Decoder] = [PythonDecoder(), NativeDecoder()]
+    comparison = Comparison(sound)
     counts: Counter[str] = Counter()
     end = time.monotonic() + options.seconds
     while counts["bodies"] < options.count and time.monotonic() < end:
@@ -120,19 +176,18 @@ def _fuzz(rng: Random, options: argparse.Namespace) -> int:
                 body = mutate_fields(rng, descriptors[signal], body)
             else:
                 body = mutate_bytes(rng, body)
-        limits = rng.choice(
-            [(10**6, 10**6), (10**6, rng.randrange(1, 99)), (rng.randrange(1, 9), 10**6)]
-        )
-        expected, found = (outcome(decoder, signal, body, limits) for decoder in both)
+        limits = some_limits()
+        expected, found = comparison.of(signal, body, limits)
         if expected != found:
             file = Path(tempfile.gettempdir(), "decoders-differ.bin")
             file.write_bytes(body)
-            sys.stdout.write(f"{signal.name}, limits {limits}, {file}:\n{expected}\n{found}\n")
+            sys.stdout.write(f"{signal.name}, {limits}, {file}:\n{expected}\n{found}\n")
             return 1
         counts["bodies"] += 1
-        counts["accepted"] += expected[1]
-        counts["over a limit"] += expected[0] is None and expected[1]
-        if expected[1] and len(body) < 4000:
+        counts["accepted"] += expected.is_taken
+        is_refused = expected.verdict is None and expected.is_taken
+        counts["over a limit"] += is_refused or "must not" in str(expected.verdict)
+        if expected.is_taken and len(body) < 4000:
             corpus[signal][rng.randrange(len(corpus[signal]))] = body
     refused = counts["bodies"] - counts["accepted"]
     sys.stdout.write(

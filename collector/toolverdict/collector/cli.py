@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from toolverdict.collector.allocator import keep_freed_memory
 from toolverdict.collector.lake_cli import duration_of, size_of
-from toolverdict.collector.settings import MIB, CollectorSettings, Fsync
+from toolverdict.collector.limits import MIB, Limits
+from toolverdict.collector.settings import CollectorSettings, Fsync
 
 if TYPE_CHECKING:
     from toolverdict.collector.service import Addresses
@@ -44,6 +45,8 @@ _NETWORK = "Network"
 _SECURITY = "Security"
 _LIMITS = "Limits"
 _UPKEEP = "Upkeep"
+
+_DEFAULTS = Limits()
 
 
 @app.command()
@@ -207,6 +210,35 @@ def collect(
             rich_help_panel=_LIMITS,
         ),
     ] = 4096,
+    max_attributes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Attributes of one span, event, link, log record, resource or scope.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = _DEFAULTS.attributes,
+    max_events: Annotated[
+        int, typer.Option(min=1, help="Events of one span.", rich_help_panel=_LIMITS)
+    ] = _DEFAULTS.events,
+    max_links: Annotated[
+        int, typer.Option(min=1, help="Links of one span.", rich_help_panel=_LIMITS)
+    ] = _DEFAULTS.links,
+    max_value_mib: Annotated[
+        int,
+        typer.Option(
+            min=1, help="One text or bytes value of a record, in MiB.", rich_help_panel=_LIMITS
+        ),
+    ] = _DEFAULTS.value_bytes // MIB,
+    max_record_mib: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Weight of one span or log record, in MiB: the most it can take as columns.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = _DEFAULTS.record_bytes // MIB,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the addresses as one JSON object.")
     ] = False,
@@ -261,6 +293,11 @@ def collect(
             max_body_bytes=max_body_mib * MIB,
             max_inflight_bytes=(max_inflight_mib or max(128, 8 * max_body_mib)) * MIB,
             max_wal_bytes=max_wal_mib * MIB,
+            max_attributes=max_attributes,
+            max_events=max_events,
+            max_links=max_links,
+            max_value_bytes=max_value_mib * MIB,
+            max_record_bytes=max_record_mib * MIB,
         )
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,18 +1,12 @@
-"""How many connections there may be, whose they are, and how long one may say nothing.
+"""How many connections there may be, and whose they are.
 
 Every connection is an open file. A process that has none left cannot write its log either, so the
 limit stays well below what the system allows.
 """
 
-import asyncio
-import logging
 import resource
 from contextlib import suppress
 from urllib.parse import unquote
-
-from aiohttp import web
-
-_LOG = logging.getLogger(__name__)
 
 
 def raise_file_limit() -> None:
@@ -38,55 +32,3 @@ def client_of_grpc_peer(peer: str) -> str:
     _, _, address = peer.partition(":")
     host, _, _ = unquote(address).rpartition(":")
     return host.strip("[]") or "unknown"
-
-
-class Gate:
-    """Makes the protocol of each new connection, and ends those that send no request."""
-
-    def __init__(self, server: web.Server, limit: int, head_timeout_s: float) -> None:
-        """Stand before a server.
-
-        Args:
-            server: makes the protocols.
-            limit: connections at a time; one more is closed at once.
-            head_timeout_s: seconds until a connection without a complete request head is closed.
-        """
-        self._server = server
-        self._limit = limit
-        self._head_timeout_s = head_timeout_s
-        self._silent: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}
-        self._has_refused = False
-
-    def __call__(self) -> asyncio.BaseProtocol:
-        """The protocol of a connection that was just accepted."""
-        if len(self._server.connections) >= self._limit:
-            if not self._has_refused:
-                self._has_refused = True
-                _LOG.warning("more than %d HTTP connections are refused (told once)", self._limit)
-            return _Refusal()
-        protocol = self._server()
-        timer = asyncio.get_running_loop().call_later(self._head_timeout_s, self._give_up, protocol)
-        self._silent[protocol] = timer
-        return protocol
-
-    def heard(self, protocol: asyncio.BaseProtocol) -> None:
-        """Note that a complete request head has come."""
-        timer = self._silent.pop(protocol, None)
-        if timer is not None:
-            timer.cancel()
-
-    def close(self) -> None:
-        """Forget all timers."""
-        for timer in self._silent.values():
-            timer.cancel()
-        self._silent.clear()
-
-    def _give_up(self, protocol: web.RequestHandler) -> None:
-        self._silent.pop(protocol, None)
-        protocol.force_close()
-
-
-class _Refusal(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.abort()

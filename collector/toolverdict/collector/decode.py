@@ -10,19 +10,22 @@ A row is a list of cells in the order of :data:`~toolverdict.collector.schema.SP
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from itertools import accumulate, count
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError as ProtobufError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from toolverdict.collector.arrange import arrange
 from toolverdict.collector.bounds import check_protobuf, malformed
+from toolverdict.collector.excess import Excess, items_of
+from toolverdict.collector.limits import Limits, Over
+from toolverdict.collector.otlp_wire import BrokenError, ResourcePlace, ScopePlace, places
 from toolverdict.collector.schema import PROMOTED, SCHEMAS
 from toolverdict.collector.signals import WIRE, Request, Signal
 from toolverdict.collector.typed_json import (
@@ -35,11 +38,11 @@ from toolverdict.collector.validate import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     Judgement,
+    fault_of,
     hex_or_none,
-    log_fault,
     log_warning,
-    span_fault,
 )
+from toolverdict.collector.weights import weight_of_context, weight_of_record
 from toolverdict.instrument import semconv
 
 Row: TypeAlias = list[Any]
@@ -66,24 +69,23 @@ class PythonDecoder:
 
     name: Final = "python"
 
-    def judge(self, signal: Signal, body: bytes, max_records: int, max_messages: int) -> Judgement:
+    def judge(self, signal: Signal, body: bytes, limits: Limits) -> Judgement:
         """See :meth:`toolverdict.collector.decoders.Decoder.judge`."""
-        check_protobuf(signal, body, max_records, max_messages)
-        accepted = 0
-        rejected: Counter[str] = Counter()
-        warnings: Counter[str] = Counter()
-        for fault, warning in _judge(parse(signal, body)):
-            if fault is not None:
-                rejected[fault] += 1
-                continue
-            accepted += 1
-            if warning is not None:
-                warnings[warning] += 1
-        return Judgement(accepted, rejected, warnings)
+        found = check_protobuf(signal, body, limits)
+        return _Judge(limits).judgement(parse(signal, body), found)
 
     def rows(self, signal: Signal) -> "PythonRowBuilder":
         """A builder for the rows of one signal."""
         return PythonRowBuilder(signal)
+
+
+class _Waiting(NamedTuple):
+    """A record that was not taken yet."""
+
+    record: Span | LogRecord
+    base: Row
+    """The row as far as the resource and the scope make it."""
+    weight: int
 
 
 class PythonRowBuilder:
@@ -91,26 +93,46 @@ class PythonRowBuilder:
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
-        self._rows: list[Row] = []
+        self._waiting: list[_Waiting] = []
+        self._weight = 0
 
     @property
     def num_rows(self) -> int:
         """Rows that were not taken yet."""
-        return len(self._rows)
+        return len(self._waiting)
 
     def feed(self, body: bytes | memoryview, received_unix_nano: int) -> None:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.feed`."""
-        self._rows += decode(self._signal, bytes(body), received_unix_nano)
+        added = list(_records(self._signal, bytes(body), received_unix_nano))
+        self._waiting += added
+        self._weight += sum(waiting.weight for waiting in added)
+
+    def full_part(self, max_rows: int, max_weight: int) -> int:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.full_part`."""
+        if len(self._waiting) < max_rows and self._weight < max_weight:
+            return 0
+        weights = accumulate(waiting.weight for waiting in self._waiting)
+        return next(
+            (
+                rows
+                for rows, weight in enumerate(weights, 1)
+                if rows == max_rows or weight >= max_weight
+            ),
+            0,
+        )
 
     def take(self) -> pa.Table:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.take`."""
-        rows, self._rows = self._rows, []
-        return table_of(self._signal, rows)
+        return self._take(len(self._waiting))
 
     def take_sorted(self, rows: int, buckets: int) -> list[tuple[int, pa.Table]]:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.take_sorted`."""
-        taken, self._rows = self._rows[:rows], self._rows[rows:]
-        return arrange(self._signal, table_of(self._signal, taken), buckets)
+        return arrange(self._signal, self._take(rows), buckets)
+
+    def _take(self, rows: int) -> pa.Table:
+        taken, self._waiting = self._waiting[:rows], self._waiting[rows:]
+        self._weight -= sum(waiting.weight for waiting in taken)
+        return table_of(self._signal, [_row(waiting.record, waiting.base) for waiting in taken])
 
 
 def decode(signal: Signal, body: bytes, received_unix_nano: int) -> list[Row]:
@@ -129,10 +151,8 @@ def iter_rows(signal: Signal, body: bytes, received_unix_nano: int) -> Iterable[
     Raises:
         DecodeError: when the bytes are not that message.
     """
-    request = parse(signal, body)
-    if isinstance(request, ExportTraceServiceRequest):
-        return _span_rows(request, received_unix_nano)
-    return _log_rows(request, received_unix_nano)
+    records = _records(signal, body, received_unix_nano)
+    return (_row(waiting.record, waiting.base) for waiting in records)
 
 
 def table_of(signal: Signal, rows: Sequence[Row]) -> pa.Table:
@@ -147,32 +167,116 @@ def table_of(signal: Signal, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _judge(request: Request) -> Iterator[tuple[str | None, str | None]]:
-    """Fault and warning of every record."""
+class _Tally(NamedTuple):
+    """What may be stored of a scope, a resource or a request."""
+
+    accepted: list[int]
+    """Numbers of records."""
+    warnings: Counter[str]
+
+    def add(self, other: "_Tally") -> None:
+        self.accepted.extend(other.accepted)
+        self.warnings.update(other.warnings)
+
+
+class _Judge:
+    """Judges one request."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._excess = Excess(limits)
+        self._rejected: Counter[str] = Counter()
+        self._over: tuple[set[int], set[int], set[int]] = (set(), set(), set())
+        self._records, self._scopes = count(), count()
+
+    def judgement(self, request: Request, found: Sequence[ResourcePlace]) -> Judgement:
+        """Of the whole; ``found`` is where its parts are on the wire."""
+        _, _, over_resources = self._over
+        whole = _Tally([], Counter())
+        for number, (group, place) in enumerate(zip(_groups(request), found, strict=True)):
+            tally = self._resource(group, place)
+            excess = self._excess.of_resource(group.resource, place.own)
+            self._close(tally, whole, excess, over_resources, number)
+        over = Over(*map(frozenset, self._over))
+        return Judgement(len(whole.accepted), self._rejected, whole.warnings, over)
+
+    def _resource(self, group: ResourceSpans | ResourceLogs, place: ResourcePlace) -> _Tally:
+        _, over_scopes, _ = self._over
+        whole = _Tally([], Counter())
+        for scope, place_of_scope in zip(_scopes(group), place.scopes, strict=True):
+            tally = self._scope(scope, place_of_scope)
+            excess = self._excess.of_scope(scope.scope, place_of_scope.own)
+            self._close(tally, whole, excess, over_scopes, next(self._scopes))
+        return whole
+
+    def _scope(self, scope: ScopeSpans | ScopeLogs, place: ScopePlace) -> _Tally:
+        over_records, _, _ = self._over
+        tally = _Tally([], Counter())
+        for record, wire in zip(_records_of(scope), place.records, strict=True):
+            number = next(self._records)
+            if (fault := fault_of(record)) is not None:
+                self._rejected[fault] += 1
+            elif (excess := self._excess.of_record(record, wire)) is not None:
+                self._rejected[excess] += 1
+                over_records.add(number)
+            else:
+                tally.accepted.append(number)
+                if isinstance(record, LogRecord) and (warning := log_warning(record)) is not None:
+                    tally.warnings[warning] += 1
+        return tally
+
+    def _close(
+        self, inner: _Tally, outer: _Tally, excess: str | None, over: set[int], number: int
+    ) -> None:
+        """Add what a scope or a resource holds, or reject it with its owner."""
+        if excess is None:
+            outer.add(inner)
+            return
+        over.add(number)
+        if inner.accepted:
+            self._rejected[excess] += len(inner.accepted)
+
+
+def _groups(request: Request) -> Sequence[ResourceSpans | ResourceLogs]:
     if isinstance(request, ExportTraceServiceRequest):
-        for resource_spans in request.resource_spans:
-            for scope_spans in resource_spans.scope_spans:
-                for span in scope_spans.spans:
-                    yield span_fault(span), None
-    else:
-        for resource_logs in request.resource_logs:
-            for scope_logs in resource_logs.scope_logs:
-                for record in scope_logs.log_records:
-                    yield log_fault(record), log_warning(record)
+        return request.resource_spans
+    return request.resource_logs
 
 
-def _span_rows(request: ExportTraceServiceRequest, received_unix_nano: int) -> Iterable[Row]:
-    for resource_spans in request.resource_spans:
-        resource = _resource_cells(resource_spans.resource, resource_spans.schema_url)
-        for scope_spans in resource_spans.scope_spans:
-            base: Row = [None] * len(_SPAN_INDEX)
-            cells = resource | _scope_cells(scope_spans.scope, scope_spans.schema_url)
+def _scopes(group: ResourceSpans | ResourceLogs) -> Sequence[ScopeSpans | ScopeLogs]:
+    return group.scope_spans if isinstance(group, ResourceSpans) else group.scope_logs
+
+
+def _records_of(scope: ScopeSpans | ScopeLogs) -> Sequence[Span | LogRecord]:
+    return scope.spans if isinstance(scope, ScopeSpans) else scope.log_records
+
+
+def _records(signal: Signal, body: bytes, received_unix_nano: int) -> Iterator[_Waiting]:
+    """The sound records of a request; the first of a resource or scope takes its weight, too."""
+    request = parse(signal, body)
+    try:
+        found = places(body) or []
+    except BrokenError:
+        raise malformed(signal) from None
+    index = _SPAN_INDEX if signal is Signal.TRACES else _LOG_INDEX
+    for group, place in zip(_groups(request), found, strict=True):
+        resource = _resource_cells(group.resource, group.schema_url)
+        weight_of_resource = weight_of_context(place.own)
+        for scope, place_of_scope in zip(_scopes(group), place.scopes, strict=True):
+            base: Row = [None] * len(index)
+            cells = resource | _scope_cells(scope.scope, scope.schema_url)
             cells["received_time_unix_nano"] = received_unix_nano
             for name, cell in cells.items():
-                base[_SPAN_INDEX[name]] = cell
-            for span in scope_spans.spans:
-                if span_fault(span) is None:
-                    yield _span_row(span, base)
+                base[index[name]] = cell
+            weight_of_scope = weight_of_context(place_of_scope.own)
+            for record, wire in zip(_records_of(scope), place_of_scope.records, strict=True):
+                if fault_of(record) is None:
+                    weight = weight_of_record(wire, items_of(record))
+                    yield _Waiting(record, base, weight + weight_of_scope + weight_of_resource)
+                    weight_of_scope = weight_of_resource = 0
+
+
+def _row(record: Span | LogRecord, base: Row) -> Row:
+    return _span_row(record, base) if isinstance(record, Span) else _log_row(record, base)
 
 
 def _span_row(span: Span, base: Row) -> Row:
@@ -214,20 +318,6 @@ def _promote(attributes: Iterable[KeyValue], row: Row) -> str:
         else:
             rest.append((key, tree))
     return dump_text(tree_of_pairs(rest))
-
-
-def _log_rows(request: ExportLogsServiceRequest, received_unix_nano: int) -> Iterable[Row]:
-    for resource_logs in request.resource_logs:
-        resource = _resource_cells(resource_logs.resource, resource_logs.schema_url)
-        for scope_logs in resource_logs.scope_logs:
-            base: Row = [None] * len(_LOG_INDEX)
-            cells = resource | _scope_cells(scope_logs.scope, scope_logs.schema_url)
-            cells["received_time_unix_nano"] = received_unix_nano
-            for name, cell in cells.items():
-                base[_LOG_INDEX[name]] = cell
-            for record in scope_logs.log_records:
-                if log_fault(record) is None:
-                    yield _log_row(record, base)
 
 
 def _log_row(record: LogRecord, base: Row) -> Row:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from toolverdict.collector.decode import PythonDecoder
 from toolverdict.collector.errors import ConfigError
+from toolverdict.collector.limits import Limits
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.validate import Judgement
 
@@ -39,6 +40,14 @@ class RowBuilder(Protocol):
             DecodeError: when the bytes are not that message; no row is added then.
         """
 
+    def full_part(self, max_rows: int, max_weight: int) -> int:
+        """How many of the first rows fill a part; 0 when all of them do not.
+
+        Args:
+            max_rows: rows that are enough.
+            max_weight: weight that is enough, in bytes; see :mod:`toolverdict.collector.weights`.
+        """
+
     def take(self) -> pa.Table:
         """The rows as a table with the schema of the signal; none is left here."""
 
@@ -63,19 +72,19 @@ class Decoder(Protocol):
     def name(self) -> str:
         """``native`` or ``python``."""
 
-    def judge(self, signal: Signal, body: bytes, max_records: int, max_messages: int) -> Judgement:
-        """Say which records of a request :meth:`RowBuilder.feed` would add.
+    def judge(self, signal: Signal, body: bytes, limits: Limits) -> Judgement:
+        """Say which records of a request can be stored.
+
+        :meth:`RowBuilder.feed` would add those, and what is over a limit, if the log had it.
 
         Args:
             signal: what the body should hold.
             body: an export request in protobuf.
-            max_records: spans or log records, valid or not.
-            max_messages: messages of any kind (each attribute is two) and items of lists of
-                strings.
+            limits: of the request and of its records.
 
         Raises:
             DecodeError: when the bytes are not that message (or nest more than 100 deep), or
-                there are more records or messages.
+                there are more records or messages than a request may have.
         """
 
     def rows(self, signal: Signal) -> RowBuilder:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from toolverdict.collector.durable import sync_folder
 from toolverdict.collector.errors import DecodeError
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.lake.store import LocalStore
+from toolverdict.collector.limits import MIB
 from toolverdict.collector.parts import write_part
 from toolverdict.collector.segment import Frame, SegmentId, read_segment, segment_id_of
 from toolverdict.collector.signals import WIRE, Signal
@@ -27,13 +29,27 @@ from toolverdict.collector.signals import WIRE, Signal
 _LOG = logging.getLogger(__name__)
 
 MAX_PART_ROWS: Final = 100_000
-"""Rows of a part, about 200 MiB in memory; further rows of a segment make another part.
+MAX_PART_WEIGHT: Final = 128 * MIB
+"""A part of a segment ends at so many rows, or with the row that makes it weigh so much.
 
-Part of the format of the log: a segment that an earlier run had half written must be cut alike.
+As columns its rows take no more than that: :mod:`toolverdict.collector.weights`. Part of the format
+of the log: a segment that an earlier run had half written must be cut alike.
 """
 
 RETRY_S: Final = 5.0
 """Seconds until a segment is tried again that the disk did not take."""
+
+
+MAX_DEATHS: Final = 10
+"""A segment that so many processes did not survive is set aside without another try. Each has to
+end in the few milliseconds to seconds of its flush, which other reasons seldom do ten times."""
+
+MAX_SHORTAGES: Final = 3
+"""A segment for which memory did not suffice so often is set aside."""
+
+DEATHS_SUFFIX: Final = ".deaths"
+"""Ends the name of a file beside a segment with a byte for each process that began to flush it and
+has not come to an end."""
 
 
 _EXPANDED: Final = threading.Semaphore(1)
@@ -84,6 +100,28 @@ def flush_segment(lake: Lake, path: Path) -> Flushed:
     return Flushed(counts, damage)
 
 
+class Attempt:
+    """One try to flush a segment, of which the file beside it tells when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        """Note that it begins."""
+        self._file = path.with_suffix(DEATHS_SUFFIX)
+        self.deaths = 0
+        """Of earlier processes that tried."""
+        with suppress(OSError):  # on a full disk it goes without
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            try:
+                self.deaths = os.fstat(descriptor).st_size
+                os.write(descriptor, b".")
+            finally:
+                os.close(descriptor)
+
+    def survived(self) -> None:
+        """Note that it came to an end, whatever that was."""
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+
+
 def quarantine(path: Path, damage: str, counts: Counter[Signal]) -> None:
     """Move a segment out of the way for good and say so."""
     folder = path.parent / "quarantine"
@@ -116,8 +154,8 @@ class _PartWriter:
         """
         builder = self._builders[frame.signal]
         builder.feed(frame.body, frame.received_unix_nano)
-        while builder.num_rows >= MAX_PART_ROWS:
-            self._write(frame.signal, MAX_PART_ROWS)
+        while rows := builder.full_part(MAX_PART_ROWS, MAX_PART_WEIGHT):
+            self._write(frame.signal, rows)
 
     def close(self) -> Counter[Signal]:
         """Write what is left; returns how many rows there were."""
@@ -152,6 +190,7 @@ class Flusher:
         self._sizes: dict[Path, int] = {}
         self._stop = threading.Event()
         self._failed: list[Path] = []
+        self._shortages: Counter[Path] = Counter()
         self.stored: Counter[Signal] = Counter()
         """Spans and log records written to Parquet by this process."""
         self.set_aside = 0
@@ -206,33 +245,43 @@ class Flusher:
             self._on_flush(time.monotonic() - started_s)
 
     def _stored_or_set_aside(self, path: Path) -> bool:
+        attempt = Attempt(path)
         try:
+            if attempt.deaths >= MAX_DEATHS:
+                return self._set_aside(path, f"{attempt.deaths} processes ended while they read it")
             with _EXPANDED:
                 flushed = flush_segment(self._lake, path)
             self.stored.update(flushed.counts)
             self.set_aside += flushed.damage is not None
-        except (OSError, MemoryError) as error:
+        except MemoryError:
+            self._shortages[path] += 1
+            if self._shortages[path] >= MAX_SHORTAGES:
+                return self._set_aside(path, "there is not enough memory to turn it into Parquet")
+            _LOG.error("there is not enough memory for %s; it is tried again", path.name)
+            return False
+        except OSError as error:
             if not os.path.lexists(path):
                 self.taken_away += 1
                 _LOG.error("%s was taken away from the log by someone else", path.name)
                 return True
-            reason = (str(error) or type(error).__name__).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             _LOG.error(
                 "%s could not be written as Parquet and stays in the log: %s", path.name, reason
             )
             return False
         except Exception:  # noqa: BLE001 - one bad segment must not stop those after it
             _LOG.exception("%s cannot be turned into Parquet", path.name)
-            moved = _try_quarantine(path)
-            self.set_aside += moved
-            return moved
+            return self._set_aside(path, "it cannot be turned into Parquet")
+        finally:
+            attempt.survived()
         return True
 
-
-def _try_quarantine(path: Path) -> bool:
-    try:
-        quarantine(path, "it cannot be turned into Parquet", Counter())
-    except OSError:
-        _LOG.exception("%s could not be moved and stays in the log", path.name)
-        return False
-    return True
+    def _set_aside(self, path: Path, reason: str) -> bool:
+        """Move a segment to the quarantine, where it waits for a person; False when that fails."""
+        try:
+            quarantine(path, reason, Counter())
+        except OSError:
+            _LOG.exception("%s could not be moved and stays in the log", path.name)
+            return False
+        self.set_aside += 1
+        return True

@@ -11,6 +11,7 @@ from toolverdict.collector.content import MediaType, too_large_message
 from toolverdict.collector.decoders import decoder
 from toolverdict.collector.errors import OverloadedError, TooLargeError
 from toolverdict.collector.otlp_json import protobuf_of_json
+from toolverdict.collector.otlp_wire import without
 from toolverdict.collector.redaction import Redactor
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import WIRE, Response, Signal
@@ -32,7 +33,7 @@ class Prepared(NamedTuple):
     """A request that was read and judged, before anything is stored."""
 
     body: bytes
-    """Protobuf, whatever the client sent."""
+    """Protobuf, whatever the client sent, without what is over a limit."""
     accepted: int
     rejected: Counter[str]
     """Records that cannot be stored, by reason."""
@@ -51,10 +52,10 @@ def prepare(
     if media_type is MediaType.JSON:
         check_json(body, settings.max_request_messages)
         body = protobuf_of_json(body, WIRE[signal].request)
-    judgement = decoder().judge(
-        signal, body, settings.max_request_records, settings.max_request_messages
-    )
-    return Prepared(body, *judgement)
+    judgement = decoder().judge(signal, body, settings.limits)
+    if judgement.accepted and any(judgement.over):
+        body = without(body, judgement.over)
+    return Prepared(body, judgement.accepted, judgement.rejected, judgement.warnings)
 
 
 class Intake:
@@ -108,8 +109,8 @@ class Intake:
             store = await self._stores.of(tenant)
             if store.flusher.backlog_bytes > self._settings.max_wal_bytes:
                 raise OverloadedError("too much of the log waits for Parquet; send it later")
-            # Shielded: a client that goes away does not take its request out of the group.
-            await asyncio.shield(asyncio.wrap_future(store.wal.append(signal, prepared.body)))
+            # A client that goes away does not take its request out of the log.
+            await asyncio.wrap_future(store.wal.append(signal, prepared.body))
         elif media_type is MediaType.JSON and not prepared.rejected:
             self._note_empty_json(signal)
         self.accepted[signal] += prepared.accepted
@@ -129,7 +130,9 @@ class Intake:
     def _respond(self, signal: Signal, prepared: Prepared) -> Response:
         rejected = prepared.rejected.total()
         self.rejected[signal] += rejected
-        self._metrics.add("rejected_total", signal.name.lower(), amount=rejected)
+        for text, amount in prepared.rejected.items():
+            field = text.partition(" ")[0]
+            self._metrics.add("rejected_total", signal.name.lower(), field, amount=amount)
         for reason in prepared.rejected.keys() - self._reasons_logged:
             self._reasons_logged.add(reason)
             _LOG.warning("rejected %s: %s (logged once)", WIRE[signal].noun, reason)

@@ -65,7 +65,7 @@ def size_of(text: str) -> int:
         raise typer.BadParameter("that is more than any disk holds") from None
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
     """A time in ISO 8601, UTC unless it says otherwise; or so long ago, such as 24h."""
     if _DURATION.fullmatch(text.strip()):
         return datetime.now(UTC) - duration_of(text)
@@ -253,10 +253,10 @@ def export_command(
     ] = None,
     since: Annotated[
         datetime | None,
-        typer.Option(help="Begun then or later: 2026-11-30T14:00Z, or 24h ago.", parser=_time),
+        typer.Option(help="Begun then or later: 2026-11-30T14:00Z, or 24h ago.", parser=time_of),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(help="Begun before that time.", parser=_time)
+        datetime | None, typer.Option(help="Begun before that time.", parser=time_of)
     ] = None,
     trace: Annotated[str | None, typer.Option("--trace", help="Only this trace id.")] = None,
     as_json: _Json = False,

@@ -1,4 +1,4 @@
-"""What asyncio, aiohttp and gRPC may log: little, seldom, and nothing that a client sent.
+"""What asyncio and gRPC may log: little, seldom, and nothing that a client sent.
 
 They write a traceback for every connection that breaks a rule, and the message of its exception
 holds bytes of the request. What stays is what they call the event and the type of the exception.
@@ -13,9 +13,6 @@ INTERVAL_S: Final = 10.0
 
 _LOGGERS: Final = (
     "asyncio",
-    "aiohttp.server",
-    "aiohttp.web",
-    "aiohttp.internal",
     "grpc._cython.cygrpc",
 )
 

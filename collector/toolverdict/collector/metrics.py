@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from toolverdict.collector.errors import CODES
 from toolverdict.collector.signals import Signal
+from toolverdict.collector.validate import REASONS
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "toolverdict_collector_"
@@ -49,7 +50,9 @@ _FAMILIES: Final[dict[str, _Family]] = {
         "counter", "Spans and log records acknowledged, so on the disk.", _BY_SIGNAL
     ),
     "rejected_total": _Family(
-        "counter", "Spans and log records refused for good by partial success.", _BY_SIGNAL
+        "counter",
+        "Spans and log records refused for good by partial success, by the field at fault.",
+        {"signal": _SIGNALS, "reason": REASONS},
     ),
     "stored_total": _Family("counter", "Spans and log records written to Parquet.", _BY_SIGNAL),
     "empty_json_requests_total": _Family(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from toolverdict.collector import _decode
 from toolverdict.collector.bounds import MESSAGES, malformed, too_many
+from toolverdict.collector.limits import Limits, Over, limit_faults
 from toolverdict.collector.schema import SCHEMAS
 from toolverdict.collector.signals import WIRE, Signal
 from toolverdict.collector.validate import LOG_FAULTS, LOG_WARNINGS, SPAN_FAULTS, Judgement
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 _FAULTS: Final = {Signal.TRACES: SPAN_FAULTS, Signal.LOGS: LOG_FAULTS}
+_FIRST_OVER_LIMIT: Final = 100
+"""The first number of ``otlp.h`` that stands for a text of ``limit_faults``."""
+
+
+def _text(signal: Signal, reason: int, limits: Limits) -> str:
+    """The text of a number of the native decoder."""
+    if reason < _FIRST_OVER_LIMIT:
+        return _FAULTS[signal][reason]
+    return limit_faults(limits)[reason - _FIRST_OVER_LIMIT]
 
 
 class NativeDecoder:
@@ -35,20 +45,21 @@ class NativeDecoder:
         for signal in Signal:
             self.rows(signal)
 
-    def judge(self, signal: Signal, body: bytes, max_records: int, max_messages: int) -> Judgement:
+    def judge(self, signal: Signal, body: bytes, limits: Limits) -> Judgement:
         """See :meth:`toolverdict.collector.decoders.Decoder.judge`."""
         try:
-            accepted, rejected, warnings = _decode.judge(signal, body, max_records, max_messages)
+            accepted, rejected, warnings, over = _decode.judge(signal, body, limits)
         except _decode.Malformed:
             raise malformed(signal) from None
         except _decode.TooManyRecords:
-            raise too_many(max_records, WIRE[signal].noun) from None
+            raise too_many(limits.records, WIRE[signal].noun) from None
         except _decode.TooManyMessages:
-            raise too_many(max_messages, MESSAGES) from None
+            raise too_many(limits.messages, MESSAGES) from None
         return Judgement(
             accepted,
-            Counter({_FAULTS[signal][reason]: count for reason, count in rejected}),
+            Counter({_text(signal, reason, limits): count for reason, count in rejected}),
             Counter({LOG_WARNINGS[reason]: count for reason, count in warnings}),
+            Over(*map(frozenset, over)),
         )
 
     def rows(self, signal: Signal) -> "NativeRowBuilder":
@@ -75,6 +86,10 @@ class NativeRowBuilder:
             self._builder.feed(body, received_unix_nano)
         except _decode.Malformed:
             raise malformed(self._signal) from None
+
+    def full_part(self, max_rows: int, max_weight: int) -> int:
+        """See :meth:`toolverdict.collector.decoders.RowBuilder.full_part`."""
+        return self._builder.full_part(max_rows, max_weight)
 
     def take(self) -> pa.Table:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.take`."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from toolverdict.collector.admission import Room
+from toolverdict.collector.admission import Room, Sender
 from toolverdict.collector.connections import affordable, client_of_grpc_peer
 from toolverdict.collector.content import MediaType
 from toolverdict.collector.errors import (
@@ -103,10 +103,11 @@ class GrpcServer:
 
         async def export(_: object, context: _Context) -> bytes:
             try:
-                address = client_of_grpc_peer(context.peer())
-                caller = reception.tokens.caller(_authorization(context), address)
+                peer = context.peer()
+                caller = reception.tokens.caller(_authorization(context), client_of_grpc_peer(peer))
+                sender = Sender(caller.client, peer)
                 # gRPC tells no length before it has read the whole.
-                room = reception.admission.admitted(caller.client, settings.max_body_bytes)
+                room = reception.admission.admitted(sender, settings.max_body_bytes)
                 async with room as held:
                     body = await self._read(context, held)
                     held.resize(len(body))

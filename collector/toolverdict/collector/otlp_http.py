@@ -3,16 +3,15 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+import h11
 import orjson
-from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from toolverdict.collector.admission import Reading, Room
+from toolverdict.collector.admission import Reading, Room, Sender
 from toolverdict.collector.auth import Caller
-from toolverdict.collector.connections import Gate, affordable, client_of_http_peer
+from toolverdict.collector.connections import affordable, client_of_http_peer
 from toolverdict.collector.content import (
     MediaType,
     inflate,
@@ -23,26 +22,25 @@ from toolverdict.collector.content import (
 from toolverdict.collector.errors import (
     CollectorError,
     ConfigError,
-    PermanentError,
+    DecodeError,
     SlowBodyError,
     TooLargeError,
     TransientError,
     UnauthorizedError,
     status_of,
 )
+from toolverdict.collector.http1 import Handler, HttpListener, Request, Response
 from toolverdict.collector.intake import INLINE_BYTES
 from toolverdict.collector.metrics import CONTENT_TYPE
 from toolverdict.collector.reception import Reception
 from toolverdict.collector.rpc_status import code_of, message_of, status_bytes
 from toolverdict.collector.settings import CollectorSettings
-from toolverdict.collector.signals import WIRE, Response, Signal
+from toolverdict.collector.signals import WIRE, Signal
+from toolverdict.collector.signals import Response as ExportResponse
 from toolverdict.collector.tls import http_context, renew, tls_files
 
 _LOG = logging.getLogger(__name__)
 
-_LINGER_S: Final = 1.0
-_READ_BYTES: Final = 64 * 1024
-"""Twice as much of a body waits in memory before anybody has asked for it."""
 _FIRST_BYTES: Final = 256 * 1024
 """Room for a body in chunks, whose length nobody tells; what is more is asked for as it comes."""
 _USUAL_RATIO: Final = 16
@@ -59,26 +57,23 @@ class HttpServer:
         self._reception = reception
         self._settings = settings
         self._draining = False
-        self._gate: Gate | None = None
+        self._connections = HttpListener(
+            self._serve,
+            affordable(settings.max_connections),
+            settings.head_timeout_s,
+            _KEEP_ALIVE_S,
+        )
         self._listener: asyncio.Server | None = None
         self._renewal: asyncio.Task[None] | None = None
-        app = web.Application(middlewares=[self._note_head])
-        for signal, wire in WIRE.items():
-            app.router.add_post(wire.http_path, self._export(signal))
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            # aiohttp's own inflation takes a truncated gzip stream for a whole one.
-            auto_decompress=False,
-            # Read on for a moment after a refusal, or its answer is lost with the connection.
-            lingering_time=_LINGER_S,
-            keepalive_timeout=_KEEP_ALIVE_S,
-            shutdown_timeout=settings.drain_timeout_s,
-            read_bufsize=_READ_BYTES,
-        )
+        self._handlers: dict[str, dict[str, Handler]] = {
+            wire.http_path: {"POST": partial(self._export, signal)} for signal, wire in WIRE.items()
+        }
+        for path, handler in (
+            ("/healthz", self._healthz),
+            ("/readyz", self._readyz),
+            ("/metrics", self._metrics),
+        ):
+            self._handlers[path] = {"GET": handler, "HEAD": handler}
 
     async def start(self) -> int:
         """Listen; returns the port.
@@ -89,19 +84,11 @@ class HttpServer:
         host, port = self._settings.host, self._settings.http_port
         tls = tls_files(self._settings)
         context = http_context(tls) if tls is not None else None
-        await self._runner.setup()
-        assert self._runner.server is not None
-        self._gate = Gate(
-            self._runner.server,
-            affordable(self._settings.max_connections),
-            self._settings.head_timeout_s,
-        )
         try:
             self._listener = await asyncio.get_running_loop().create_server(
-                self._gate, host, port, ssl=context, reuse_port=self._settings.workers > 1
+                self._connections, host, port, ssl=context, reuse_port=self._settings.workers > 1
             )
         except OSError as error:
-            await self._runner.cleanup()
             raise ConfigError(
                 f"cannot listen for OTLP/HTTP on {host} port {port} "
                 f"({error.strerror or 'no such address'}); "
@@ -121,33 +108,31 @@ class HttpServer:
             self._renewal.cancel()
         if self._listener is not None:
             self._listener.close()
-        if self._gate is not None:
-            self._gate.close()
-        await self._runner.cleanup()
+        await self._connections.close(self._settings.drain_timeout_s)
 
-    @web.middleware
-    async def _note_head(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._gate is not None:
-            self._gate.heard(request.protocol)
+    async def _serve(self, request: Request) -> Response:
+        methods = self._handlers.get(request.path)
+        if methods is None:
+            return _text("no such path\n", 404)
+        handler = methods.get(request.method)
+        if handler is None:
+            return _text("no such method\n", 405)._replace(headers={"Allow": ", ".join(methods)})
         return await handler(request)
 
-    def _export(self, signal: Signal) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def export(request: web.Request) -> web.Response:
-            response = await self._answer(signal, request)
-            self._reception.answered(signal, "http", str(response.status))
-            return response
+    async def _export(self, signal: Signal, request: Request) -> Response:
+        response = await self._answer(signal, request)
+        self._reception.answered(signal, "http", str(response.status))
+        return response
 
-        return export
-
-    async def _answer(self, signal: Signal, request: web.Request) -> web.Response:
+    async def _answer(self, signal: Signal, request: Request) -> Response:
         media_type = MediaType.JSON  # of an answer to a request that names none we know
         try:
-            media_type = media_type_of(request.headers.get("Content-Type"))
+            media_type = media_type_of(request.headers.get("content-type"))
             caller = self._caller(request)
-            # A header that comes twice is one list (RFC 9110, 5.3).
-            coding = ",".join(request.headers.getall("Content-Encoding", ()))
-            room = self._reception.admission.admitted(caller.client, self._need(request, coding))
-            async with room as held:
+            coding = request.headers.get("content-encoding", "")
+            need = self._need(request, coding)
+            sender = Sender(caller.client, request.connection)
+            async with self._reception.admission.admitted(sender, need) as held:
                 async with held.reading(self._settings.body_timeout_s) as reading:
                     body = await self._read(request, held, reading)
                 body = await self._inflate(body, coding, held)
@@ -157,6 +142,8 @@ class HttpServer:
                 )
         except CollectorError as error:
             return _failure(error, media_type)
+        except h11.RemoteProtocolError:
+            return _failure(DecodeError("the chunks of the body are broken"), media_type)
         except TimeoutError:
             return _failure(SlowBodyError("the body did not arrive in time"), media_type)
         except ConnectionError:  # the client went away and hears no answer
@@ -166,34 +153,33 @@ class HttpServer:
             return _failure(error, media_type)
         return _success(signal, response, media_type)
 
-    def _caller(self, request: web.Request) -> Caller:
+    def _caller(self, request: Request) -> Caller:
         return self._reception.tokens.caller(
-            request.headers.get("Authorization"),
-            client_of_http_peer(request.get_extra_info("peername")),
+            request.headers.get("authorization"),
+            client_of_http_peer(request.peer),
         )
 
-    def _need(self, request: web.Request, coding: str) -> int:
+    def _need(self, request: Request, coding: str) -> int:
         """How many bytes of memory a request may need before its body is inflated.
 
         Raises:
             TooLargeError: when it says itself that it is too large.
         """
-        limit, length = self._settings.max_body_bytes, request.content_length
-        if length is None:
+        limit, length = self._settings.max_body_bytes, request.length
+        if request.is_chunked:
             return min(limit, _FIRST_BYTES)
         if length > limit:
             raise TooLargeError(too_large_message(limit))
         return min(limit, _USUAL_RATIO * length) if is_coded(coding) else length
 
-    async def _read(self, request: web.Request, held: Room, reading: Reading) -> bytes:
-        """The body; the limit holds while reading, whatever Content-Length says."""
+    async def _read(self, request: Request, held: Room, reading: Reading) -> bytes:
+        """The body; the limit holds while a chunked one comes."""
+        if not request.is_chunked:
+            return await request.read(reading.came)
         limit = self._settings.max_body_bytes
-        if request.content_length:
-            # There is room for all of it: let it come without a stop.
-            request.content.set_read_chunk_size(request.content_length)
         pieces: list[bytes] = []
         size = 0
-        async for piece in request.content.iter_any():
+        async for piece in request.pieces():
             size += len(piece)
             if size > limit:
                 raise TooLargeError(too_large_message(limit))
@@ -201,7 +187,7 @@ class HttpServer:
                 held.grow(min(limit, 2 * size))
             reading.came(len(piece))
             pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     async def _inflate(self, body: bytes, coding: str, held: Room) -> bytes:
         if is_coded(coding):
@@ -214,31 +200,35 @@ class HttpServer:
         held.resize(len(body))
         return body
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    async def _healthz(self, _: Request) -> Response:
+        return _text("ok\n")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    async def _readyz(self, _: Request) -> Response:
         if self._draining:
-            return web.Response(status=503, text="stopping\n")
+            return _text("stopping\n", 503)
         if not self._reception.intake.is_ready:
-            return web.Response(status=503, text="the log cannot be written\n")
-        return web.Response(text="ready\n")
+            return _text("the log cannot be written\n", 503)
+        return _text("ready\n")
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: Request) -> Response:
         try:
             caller = self._caller(request)
         except UnauthorizedError as error:
             return _failure(error, MediaType.JSON)
         if caller.tenant is not None:  # the numbers are of all tenants
-            return web.Response(status=403, text="send a token without a tenant\n")
+            return _text("send a token without a tenant\n", 403)
         text = self._reception.metrics_text()
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(200, CONTENT_TYPE, text.encode())
 
 
-def _success(signal: Signal, response: Response, media_type: MediaType) -> web.Response:
+def _text(text: str, status: int = 200) -> Response:
+    return Response(status, "text/plain; charset=utf-8", text.encode())
+
+
+def _success(signal: Signal, response: ExportResponse, media_type: MediaType) -> Response:
     """Exactly 200 with the response message: some exporters take any other 2xx for a failure."""
     if media_type is MediaType.PROTOBUF:
-        return web.Response(body=response.SerializeToString(), content_type=media_type)
+        return Response(200, media_type, response.SerializeToString())
     tree: dict[str, object] = {}
     if response.HasField("partial_success"):
         message = response.partial_success.error_message
@@ -250,10 +240,10 @@ def _success(signal: Signal, response: Response, media_type: MediaType) -> web.R
                 "errorMessage": message,
             }
         }
-    return web.Response(body=orjson.dumps(tree), content_type=media_type)
+    return Response(200, media_type, orjson.dumps(tree))
 
 
-def _failure(error: Exception, media_type: MediaType) -> web.Response:
+def _failure(error: Exception, media_type: MediaType) -> Response:
     """The error as google.rpc.Status in the media type of the request."""
     status = status_of(error)
     message = message_of(error)
@@ -261,11 +251,9 @@ def _failure(error: Exception, media_type: MediaType) -> web.Response:
         body = status_bytes(status, message)
     else:
         body = orjson.dumps({"code": code_of(status), "message": message})
-    response = web.Response(status=status.http, body=body, content_type=media_type)
+    headers: dict[str, str] = {}
     if status.retry_after_s is not None:
-        response.headers["Retry-After"] = str(status.retry_after_s)
+        headers["Retry-After"] = str(status.retry_after_s)
     if isinstance(error, UnauthorizedError):
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if not isinstance(error, PermanentError) or isinstance(error, TooLargeError):
-        response.force_close()  # the rest of the body is not worth reading
-    return response
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(status.http, media_type, body, headers)

@@ -6,11 +6,13 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-MIB = 1024 * 1024
+from toolverdict.collector.limits import MIB, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_DEFAULTS = Limits()
 
 
 class Fsync(StrEnum):
@@ -88,11 +90,26 @@ class CollectorSettings(BaseModel):
     max_body_bytes: PositiveInt = 16 * MIB
     """Largest request body, after inflation, over HTTP and gRPC alike."""
 
-    max_request_records: PositiveInt = 200_000
+    max_request_records: PositiveInt = _DEFAULTS.records
     """Spans or log records in one request; a valid span has 30 bytes or more."""
 
-    max_request_messages: PositiveInt = 2_000_000
+    max_request_messages: PositiveInt = _DEFAULTS.messages
     """Protobuf messages, or JSON objects and arrays, in one request; an attribute is two."""
+
+    max_attributes: PositiveInt = _DEFAULTS.attributes
+    """Attributes of one span, event, link, log record, resource or scope."""
+
+    max_events: PositiveInt = _DEFAULTS.events
+    """Events of one span."""
+
+    max_links: PositiveInt = _DEFAULTS.links
+    """Links of one span."""
+
+    max_value_bytes: PositiveInt = _DEFAULTS.value_bytes
+    """Bytes of one text or bytes value of a record."""
+
+    max_record_bytes: PositiveInt = _DEFAULTS.record_bytes
+    """Weight of one record: the most it can take as columns; see ``weights.py``."""
 
     max_segment_bytes: PositiveInt = 32 * MIB
     """Size at which a segment is sealed before its time."""
@@ -119,6 +136,19 @@ class CollectorSettings(BaseModel):
 
     drain_timeout_s: PositiveFloat = 15.0
     """Seconds that requests in flight get to finish once the collector was told to stop."""
+
+    @property
+    def limits(self) -> Limits:
+        """What a request and its records may hold."""
+        return _DEFAULTS._replace(
+            records=self.max_request_records,
+            messages=self.max_request_messages,
+            attributes=self.max_attributes,
+            events=self.max_events,
+            links=self.max_links,
+            value_bytes=self.max_value_bytes,
+            record_bytes=self.max_record_bytes,
+        )
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:

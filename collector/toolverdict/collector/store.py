@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from toolverdict.collector.claim import Claim, cannot_write, claim
 from toolverdict.collector.errors import ConfigError, StorageError
-from toolverdict.collector.flush import Flusher
+from toolverdict.collector.flush import DEATHS_SUFFIX, Flusher
 from toolverdict.collector.lake import Lake
 from toolverdict.collector.lakes import lake_of, prepare_lake, tenant_folder, tenants
 from toolverdict.collector.metrics import Metrics
@@ -231,6 +231,9 @@ def _segments(folders: list[Path]) -> list[tuple[Path, int]]:
         try:
             for path in folder.glob(f"*{UNNAMED_SUFFIX}"):
                 path.unlink()
+            for path in folder.glob(f"*{DEATHS_SUFFIX}"):
+                if not path.with_suffix(".log").exists():
+                    path.unlink()
             for path in sorted(folder.glob("*.log")):
                 if path.is_file():
                     refuse_newer(path)

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from toolverdict.collector.limits import LIMIT_REASONS, Over
+
 TRACE_ID_BYTES: Final = 16
 SPAN_ID_BYTES: Final = 8
 MAX_TIME_UNIX_NANO: Final = 2**63 - 1
@@ -46,6 +48,14 @@ LOG_WARNINGS: Final = (
 """What is lost of a log record that is stored."""
 
 
+REASONS: Final = tuple(
+    dict.fromkeys(
+        [text.partition(" ")[0] for text in (*SPAN_FAULTS, *LOG_FAULTS)] + list(LIMIT_REASONS)
+    )
+)
+"""The first word of every reason, which names the field: labels of the metric."""
+
+
 class Judgement(NamedTuple):
     """What is said of a request before anything is stored."""
 
@@ -54,6 +64,8 @@ class Judgement(NamedTuple):
     """Records that cannot be stored, by reason, in the order in which the reasons were met."""
     warnings: Counter[str]
     """Records that are stored without something, by reason."""
+    over: Over = Over()
+    """What must not reach the log: see :func:`toolverdict.collector.otlp_wire.without`."""
 
 
 def span_fault(span: Span) -> str | None:
@@ -96,6 +108,11 @@ def log_fault(record: LogRecord) -> str | None:
     if record.observed_time_unix_nano > MAX_TIME_UNIX_NANO:
         return LOG_FAULTS[1]
     return None
+
+
+def fault_of(record: Span | LogRecord) -> str | None:
+    """Why a span or a log record cannot be stored, or None when it can."""
+    return span_fault(record) if isinstance(record, Span) else log_fault(record)
 
 
 def log_warning(record: LogRecord) -> str | None:

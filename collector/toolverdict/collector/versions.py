@@ -16,7 +16,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "pyarrow": version("pyarrow"),
         "grpcio": version("grpcio"),
-        "aiohttp": version("aiohttp"),
+        "h11": version("h11"),
         "log_format": str(FORMAT_VERSION),
         "lake_schema": str(SCHEMA_VERSION),
     }

@@ -10,7 +10,7 @@ import typer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from typer.testing import CliRunner, Result
 
-from toolverdict.collector.lake_cli import _bytes, _time, app, duration_of, size_of
+from toolverdict.collector.lake_cli import _bytes, app, duration_of, size_of, time_of
 from toolverdict.collector.testing import make_span
 
 Fill = Any
@@ -203,8 +203,10 @@ def test_units() -> None:
         "10 TB",
     ]
     assert (
-        _time("2026-11-30T14:00Z") == _time("2026-11-30T15:00+01:00") == _time("2026-11-30 14:00")
+        time_of("2026-11-30T14:00Z")
+        == time_of("2026-11-30T15:00+01:00")
+        == time_of("2026-11-30 14:00")
     )
-    assert abs(_time("2h") - datetime.now(UTC) + timedelta(hours=2)) < timedelta(minutes=1)
+    assert abs(time_of("2h") - datetime.now(UTC) + timedelta(hours=2)) < timedelta(minutes=1)
     with pytest.raises(typer.BadParameter, match="longer"):
         duration_of("9999999999w")
