@@ -790,3 +790,104 @@ def test_a_call_without_a_span_stands_for_as_many_as_the_request_for_it() -> Non
     model = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": asked("pay")}
     sampled = Span(TRACE, "m", None, "chat", 1, 2, False, model, RESOURCE, "ot=th:8")
     assert calls([sampled])[0].call.weight == 2.0
+
+
+def test_voltagent_names_the_agent_of_every_span_and_the_tool_of_a_call() -> None:
+    entity = {"entity.type": "agent", "entity.name": "refunds", "conversation.id": "c-1"}
+    tool = {"span.type": "tool", "tool.name": "pay", "tool.call.id": "id_1", "input": '{"n": 1}'}
+    (trajectory,) = read(
+        [
+            span("root", ends=9, a={**entity, "agent.state": "completed"}),
+            span("memory", "root", at=1, a={**entity, "span.type": "memory"}),
+            span("t", "root", at=2, a={**entity, **tool, "output": '{"done": true}'}),
+        ]
+    )
+    (place,) = trajectory.calls
+    assert (place.call.tool, place.call.call_id, place.call.agent) == ("pay", "id_1", "refunds")
+    assert (place.call.arguments, place.call.result) == ({"n": 1}, {"done": True})
+    assert (place.call.dialect, trajectory.conversation_id) == ("voltagent", "c-1")
+
+
+def test_an_answer_that_a_request_goes_on_from_is_no_conversation() -> None:
+    chat_of = {"gen_ai.operation.name": "chat"}
+    first = {**chat_of, "gen_ai.output.messages": asked("pay"), "gen_ai.response.id": "resp_1"}
+    second = {
+        **chat_of,
+        "gen_ai.output.messages": asked("tell"),
+        "gen_ai.conversation.id": "resp_1",
+    }
+    (trajectory,) = read(
+        [ROOT, span("m1", "root", at=1, a=first), span("m2", "root", at=5, a=second)]
+    )
+    assert [place.call.tool for place in trajectory.calls] == ["pay", "tell"]
+    assert trajectory.conversation_id is None
+
+
+def test_a_result_of_the_ai_sdk_outweighs_a_status_that_was_copied_from_elsewhere() -> None:
+    a = {"ai.operationId": "ai.toolCall", "ai.toolCall.name": "pay", "ai.toolCall.args": "{}"}
+    good = span("t1", "root", at=1, failed=True, a={**a, "ai.toolCall.result": "[1]"})
+    bad = span("t2", "root", at=3, failed=True, a=a)
+    found = calls([ROOT, good, bad])
+    assert [place.call.outcome for place in found] == [Outcome.OK, Outcome.ERROR]
+
+
+def test_arguments_that_langchain_could_not_parse_are_a_call_that_never_ran() -> None:
+    message = {
+        "type": "ai",
+        "content": "",
+        "tool_calls": [],
+        "invalid_tool_calls": [
+            {"type": "invalid_tool_call", "id": "c", "name": "pay", "args": '{"n', "error": "x"}
+        ],
+    }
+    model = {"langsmith.span.kind": "llm", "gen_ai.completion": json.dumps([message])}
+    (place,) = calls([span("m", a=model)])
+    assert (place.call.outcome, place.call.executed) == (Outcome.INVALID_ARGUMENTS, False)
+    assert place.call.arguments == '{"n'
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "executed"),
+    [
+        ("ValueError: no such amount", Outcome.INVALID_ARGUMENTS, True),
+        ("KeyError: 'pay'", Outcome.ERROR, False),
+        ("KeyError: 'order'", Outcome.ERROR, True),
+        ("The ValueError: of it", Outcome.OK, True),
+    ],
+)
+def test_a_text_that_begins_with_a_class_of_exceptions_is_a_failure(
+    text: str, outcome: Outcome, executed: bool
+) -> None:
+    found = calls([ROOT, chat("m1", 1, asked("pay")), chat("m2", 5, given=answered("pay", text))])
+    assert [(place.call.outcome, place.call.executed) for place in found] == [(outcome, executed)]
+
+
+def test_one_answer_in_two_forms_is_one_answer_where_ids_repeat() -> None:
+    """The next answer with the same id belongs to the next request with it."""
+    events = []
+    for number, text in enumerate(("fine", "ValueError: not fine")):
+        call = {
+            "id": "c",
+            "type": "function",
+            "function": {"name": "pay", "arguments": {"n": number}},
+        }
+        told = {"toolResult": {"toolUseId": "c", "content": [{"text": text}], "status": "success"}}
+        events += [
+            Event("gen_ai.assistant.message", {}, {"tool_calls": [call]}),
+            Event("gen_ai.tool.message", {}, {"id": "c", "content": [{"text": text}]}),
+            Event("gen_ai.user.message", {}, {"content": [told]}),
+        ]
+    spans = [ROOT]
+    for number, at in ((0, 1), (1, 5)):
+        part = {"type": "tool_call", "id": "c", "name": "pay", "arguments": {"n": number}}
+        spans.append(chat(f"m{at}", at, json.dumps([{"role": "assistant", "parts": [part]}])))
+    last = {"gen_ai.operation.name": "chat"}
+    spans.append(span("m9", "root", at=9, a=last, events=events))
+    assert [place.call.result for place in calls(spans)] == ["fine", "ValueError: not fine"]
+
+
+def test_an_answer_whose_content_was_left_out_is_not_an_empty_one() -> None:
+    part = {"type": "tool_call_response", "id": "id_pay", "name": "pay"}
+    given = json.dumps([{"role": "user", "parts": [part]}])
+    (place,) = calls([ROOT, chat("m1", 1, asked("pay")), chat("m2", 5, given=given)])
+    assert (place.call.outcome, place.call.result_state) == (Outcome.OK, Captured.NOT_CAPTURED)

@@ -17,7 +17,8 @@ from toolverdict.scoring.dialects import ours
 from toolverdict.scoring.dialects.dialect import first_text
 from toolverdict.scoring.folding import SERVER_DIALECT, encloses, merged, with_records
 from toolverdict.scoring.model import Trajectory
-from toolverdict.scoring.reading import HistoryKey, Part, answer_key, history_key, read_trace
+from toolverdict.scoring.part import HistoryKey, Part, answer_key, answer_keys, history_key
+from toolverdict.scoring.reading import read_trace
 from toolverdict.scoring.spans import LogRecord, Span
 from toolverdict.scoring.spoken import Witness, told_by_event
 from toolverdict.scoring.trajectories import trajectory_of
@@ -42,6 +43,16 @@ class Conversations:
         """How many traces were read."""
         self.traces_without_calls = 0
         """Those of them in which no call was asked for or seen."""
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Conversations that records without a trace belong to: their parts are held."""
+        return frozenset(conversation for conversation in self._traceless if conversation)
+
+    @property
+    def held(self) -> int:
+        """How many parts are held."""
+        return len(self._held)
 
     def expect(self, logs: Iterable[LogRecord]) -> None:
         """More log records: of traces that come later, or of none."""
@@ -136,7 +147,7 @@ def _pending(part: Part) -> dict[str, HistoryKey]:
     for request in part.requests:
         asked = request.asked
         key = answer_key(asked.call_id, asked.tool)
-        if key in run or key in answered:
+        if key in run or not answered.isdisjoint(answer_keys(asked.call_id, asked.tool)):
             continue
         if named[request.tool]:
             named[request.tool] -= 1
@@ -175,7 +186,7 @@ def _continued(known: Sequence[_Known], pending: dict[str, list[int]]) -> int | 
     """The part that the last one goes on with: the last before it that left open what is here."""
     part = known[-1].part
     named = [key for key, _ in part.answers]
-    named += [answer_key(call_id, tool) for call_id, tool, _ in part.history]
+    named += [key for call_id, tool, _ in part.history for key in answer_keys(call_id, tool)]
     for witness in part.witnesses:
         if witness.call.call_id is not None or not part.turns:
             named.append(answer_key(witness.call.call_id, witness.call.tool))

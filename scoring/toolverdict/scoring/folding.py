@@ -99,16 +99,22 @@ def _joined_by_id(witnesses: Iterable[Witness]) -> list[Witness]:
     By the id alone would be wrong: ids repeat inside one trajectory.
     """
     joined: list[Witness] = []
-    by_id: dict[tuple[str, str], int] = {}
+    by_id: dict[str, list[int]] = {}
     for witness in sorted(witnesses, key=_by_time):
         call = witness.call
         if call.call_id is not None:
-            key = bare_name(call.tool), call.call_id
-            earlier = by_id.get(key)
-            if earlier is not None and _overlap(joined[earlier].call, call):
-                joined[earlier] = merged(joined[earlier], witness)
+            places = by_id.setdefault(call.call_id, [])
+            under_way = (
+                place
+                for place in reversed(places[-_MAX_LOOKED_AT:])
+                if _compatible(joined[place].call.tool, call.tool)
+                and _overlap(joined[place].call, call)
+            )
+            place = next(under_way, None)
+            if place is not None:
+                joined[place] = merged(joined[place], witness)
                 continue
-            by_id[key] = len(joined)
+            places.append(len(joined))
         joined.append(witness)
     return joined
 

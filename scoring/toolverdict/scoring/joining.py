@@ -15,11 +15,17 @@ from typing import Any
 from toolverdict.instrument.names import bare_name
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.dialects.dialect import APPROVED, REJECTED, REQUESTED, Decision
-from toolverdict.scoring.dialects.failures import Ending, Signs, ending, is_refusal
+from toolverdict.scoring.dialects.failures import (
+    Ending,
+    Signs,
+    ending,
+    is_refusal,
+    refuses_text,
+)
 from toolverdict.scoring.dialects.messages import Answer
 from toolverdict.scoring.folding import merged
 from toolverdict.scoring.model import Captured, ModelTurn, Placed, ToolCall
-from toolverdict.scoring.reading import Part, Request, answer_key
+from toolverdict.scoring.part import Part, Request, answer_keys
 from toolverdict.scoring.spoken import Witness
 from toolverdict.scoring.values import as_text
 
@@ -260,7 +266,7 @@ def _answers(parts: Sequence[Part], requests: Sequence[Request]) -> list[Answer 
     for request in requests:
         asked = request.asked
         found: Answer | None = None
-        for key in dict.fromkeys((answer_key(asked.call_id, asked.tool), f"tool {asked.tool}")):
+        for key in answer_keys(asked.call_id, asked.tool):
             found = found or given.get((key, counts[key]))
             counts[key] += 1
         answers.append(found)
@@ -324,22 +330,24 @@ def _requested_call(
         went_on: the model was asked again, or told, after this request.
     """
     asked = request.asked
-    signs = witness.signs if witness is not None else request.step
+    signs = (witness.signs if witness is not None else request.step) + asked.signs
     if answer is not None and answer.signs.failed:
         signs += answer.signs
     elif answer is not None and not signs.ended:
         signs += answer.signs
         if isinstance(answer.result, str) and is_refusal(answer.result):
             signs += Signs(failed=True, refused=True)
+    if isinstance(asked.arguments, str) and refuses_text(signs):
+        signs += Signs(failed=True, invalid_arguments=True)
     call = witness.call if witness is not None else _unwitnessed(request)
     result, result_state = call.result, call.result_state
     if result_state is not Captured.CAPTURED and answer is not None:
-        result, result_state = answer.result, Captured.CAPTURED
+        result, result_state = answer.result, answer.state
     told = ending(signs, result, result_state, call.tool)
     if witness is None:
         told = _without_witness(told, signs, answer, evidenced)
     known: dict[str, Any] = {
-        "call_id": asked.call_id or call.call_id,
+        "call_id": asked.call_id or call.call_id or (answer.call_id if answer else None),
         "tool_server": call.tool_server or request.server,
         "exposed_as": call.exposed_as or (asked.tool if asked.tool != call.tool else None),
         "agent": call.agent or request.agent,
@@ -464,7 +472,14 @@ def _placed(entries: Sequence[_Entry]) -> tuple[Placed, ...]:
 
 
 def _timed(entries: Sequence[_Entry]) -> Iterator[tuple[tuple[int, int, int, str], _Entry]]:
-    """Each call with its place: by turn and place in the model's answer, else by start time."""
+    """Each call with its place: by turn and place in the model's answer, else by start time.
+
+    One that the answer of its turn leaves out comes after those of it that had begun before.
+    """
+    begun: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for entry in entries:
+        if entry.turn is not None and entry.position is not None:
+            begun[entry.turn].append((entry.position, entry.call.start_ns))
     reached = 0
     for entry in entries:
         call = entry.call
@@ -473,10 +488,12 @@ def _timed(entries: Sequence[_Entry]) -> Iterator[tuple[tuple[int, int, int, str
             reached = max(reached, call.start_ns)
             yield (-1, reached, entry.position, call.span_id), entry
         elif entry.position is not None and entry.turn is not None:
-            yield (entry.turn, 0, entry.position, call.span_id), entry
+            yield (entry.turn, 2 * entry.position, 0, call.span_id), entry
+        elif entry.turn is not None:
+            before = [p for p, start_ns in begun[entry.turn] if start_ns <= call.start_ns]
+            yield (entry.turn, 2 * max(before, default=-1) + 1, call.start_ns, call.span_id), entry
         else:
-            turn = -1 if entry.turn is None else entry.turn
-            yield (turn, call.start_ns, 0, call.span_id), entry
+            yield (-1, call.start_ns, 0, call.span_id), entry
 
 
 def _overlapping(

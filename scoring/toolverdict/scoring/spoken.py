@@ -19,6 +19,7 @@ from toolverdict.scoring.dialects.values import (
     unquoted,
 )
 from toolverdict.scoring.model import Captured, Json, ToolCall
+from toolverdict.scoring.noted import atoms_of
 from toolverdict.scoring.sampling import adjusted_count
 from toolverdict.scoring.spans import Event, Span
 
@@ -137,6 +138,9 @@ def tool_call(span: Span, spoken_here: tuple[Dialect, ...]) -> Witness | None:
         idempotency_key_hash=span.text(semconv.IDEMPOTENCY_KEY_HASH),
         idempotency_status=span.text(semconv.IDEMPOTENCY_STATUS),
         schema_version=span.text(semconv.TOOL_SCHEMA_VERSION),
+        argument_atoms=atoms_of(attributes, semconv.TAINT_ARGUMENT_ATOMS),
+        result_atoms=atoms_of(attributes, semconv.TAINT_RESULT_ATOMS),
+        policy_enforced=False if attributes.get(semconv.POLICY_ENFORCED) is False else None,
         labels=_labels(attributes.get(semconv.TOOL_LABELS)),
         weight=adjusted_count(span.trace_state),
         exposed_as=None if exposed == tool else exposed,
@@ -170,6 +174,31 @@ def read_text(span: Span, spoken_here: tuple[Dialect, ...], field: str) -> str |
     return None
 
 
+def agent_of_run(span: Span, spoken_here: tuple[Dialect, ...]) -> str | None:
+    """The agent of the run that a span lies in, where the span itself says so.
+
+    LangChain hands it down to every span of a run; an agent's name elsewhere may be a constant.
+    """
+    for dialect in spoken_here:
+        keys = _keys_of_run()[dialect.name]
+        if keys and (value := first_text(span.attributes, keys)):
+            return value
+        for key in dialect.metadata:
+            text = span.attributes.get(key)
+            if isinstance(text, str) and (value := _metadata(text).get("run")):
+                return value
+    return None
+
+
+@lru_cache(maxsize=1)
+def _keys_of_run() -> Mapping[str, tuple[str, ...]]:
+    """The attributes with the agent of a run, by dialect."""
+    return {
+        dialect.name: tuple(key for key in dialect.agent if key.endswith(_AGENT_OF_RUN))
+        for dialect in dialects()
+    }
+
+
 def conversations(span: Span, spoken_here: tuple[Dialect, ...]) -> Iterator[tuple[str, str]]:
     """Each (attribute, id) that may name the conversation, the most exact first."""
     own = span.text(semconv.GEN_AI_CONVERSATION_ID)
@@ -190,10 +219,12 @@ def conversations(span: Span, spoken_here: tuple[Dialect, ...]) -> Iterator[tupl
                 yield f"{key}.thread_id", value
 
 
+_AGENT_OF_RUN = "lc_agent_name"
 _METADATA_KEYS = {
+    "run": (_AGENT_OF_RUN,),
     "conversation": ("thread_id", "session_id", "conversation_id"),
     "user": ("user_id",),
-    "agent": ("lc_agent_name", "agent_name"),
+    "agent": (_AGENT_OF_RUN, "agent_name"),
     "version": ("app_version",),
     "model": (),
 }
@@ -266,11 +297,11 @@ def _value(span: Span, spoken_here: tuple[Dialect, ...], field: str) -> tuple[Js
 
 
 def _call_id_in_result(span: Span, spoken_here: tuple[Dialect, ...]) -> str | None:
-    """The call id in a tool message, which is the result in LangChain's callbacks."""
+    """The call id in a tool message, which is the result in a framework's own callbacks."""
     for dialect in spoken_here:
         for key in dialect.result:
             raw = span.attributes.get(key)
-            if isinstance(raw, str) and '"tool_call_id"' in raw:
+            if isinstance(raw, str) and ('"tool_call_id"' in raw or '"tool_id"' in raw):
                 return message_call_id(decoded(raw))
     return None
 
@@ -301,14 +332,15 @@ def _signs(span: Span, spoken_here: tuple[Dialect, ...]) -> Signs:
     attributes = span.attributes
     classes = [name for name in (_text(span, (d,), "error_type") for d in spoken_here) if name]
     said: list[Json] = []
-    failed = span.failed or bool(classes)
+    has_result = any(d.result_is_success and first(attributes, d.result) for d in spoken_here)
+    failed = (span.failed and not has_result) or bool(classes)
     invalid = False
     for dialect in spoken_here:
         failed = failed or _has(attributes, dialect.failure)
         invalid = invalid or _has(attributes, dialect.invalid_arguments)
         said.append(decoded(first(attributes, dialect.error_text)))
     for event in span.events[:_MAX_EVENTS]:
-        if event.name == semconv.EXCEPTION_EVENT and (failed or span.failed):
+        if event.name == semconv.EXCEPTION_EVENT and failed:
             kind = event.attributes.get(semconv.EXCEPTION_TYPE)
             if isinstance(kind, str) and kind:
                 classes.append(kind)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from toolverdict.scoring.attempts import place_attempts
 from toolverdict.scoring.joining import join
 from toolverdict.scoring.model import Trajectory
-from toolverdict.scoring.reading import Part, read_trace
+from toolverdict.scoring.part import Part
+from toolverdict.scoring.reading import read_trace
 from toolverdict.scoring.spans import LogRecord, Span
 
 
@@ -57,6 +58,8 @@ def trajectory_of(parts: Sequence[Part]) -> Trajectory:
         system_texts=(*said.get("system", ()), *said.get("developer", ())),
         gaps=(*(gap for part in parts for gap in part.gaps), *joined.gaps),
         weight=first.weight,
+        user_atoms=next((part.user_atoms for part in parts if part.user_atoms), None),
+        tool_definitions=tuple(one for part in parts for one in part.tool_definitions),
     )
 
 

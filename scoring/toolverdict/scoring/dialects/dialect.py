@@ -99,6 +99,8 @@ class Dialect:
     result_of: Callable[[Json], Json] | None = None
     tells_output: bool = False
     """A call that ended well has a result; one without may never have run."""
+    result_is_success: bool = False
+    """A result is written only for a call that ended well, whatever the span's status is."""
     failure: Mapping[str, frozenset[Json]] = field(default_factory=dict)
     error_type: Keys = ()
     error_text: Keys = ()

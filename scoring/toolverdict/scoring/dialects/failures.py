@@ -78,7 +78,7 @@ _BEFORE_BODY = re.compile(
     r"argument parsing failed|input validation (?:error|failed)|invalid input for tool"
     r"|validation failed for input parameters|invalidtoolinput|is expected to be parsed to"
     r"|failed to parse (?:the )?(?:tool )?arguments|params must (?:have|be)"
-    r"|^\d+ validation errors: \[",
+    r"|^\d+ validation errors: \[|error while decoding function arguments",
     re.IGNORECASE,
 )
 # The body itself said so: in words of its own, but of this form.
@@ -88,7 +88,7 @@ _NOT_FOUND = re.compile(
     r"(?:not found|not exist|not (?:a valid|available|defined|registered)\b)"
     r"|unknown (?:tool|function)\b|no (?:such )?tool (?:named|called)|unavailable tool|no such tool"
     r"|requested function .{1,100} not found|is not a valid tool|unsupported call:"
-    r"|tool with name .{1,100} not found",
+    r"|tool with name .{1,100} not found|no tool with that name",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
@@ -104,6 +104,12 @@ _REDACTED = re.compile(
     r"|^(?:error: )?function failed\.?$|^tool_error$|^toolretryerror:?\s*$|^error$",
     re.IGNORECASE,
 )
+# The text of the arguments was no JSON; a body may say so of what it read elsewhere.
+_NOT_JSON = re.compile(
+    r"jsondecodeerror|unterminated string|not valid json|eof while parsing|json parsing failed"
+    r"|expecting (?:value|property name|',' delimiter|':' delimiter)",
+    re.IGNORECASE,
+)
 _NAMED_CLASS = re.compile(r"\b([A-Za-z_][\w.]*(?:Error|Exception))\b\s*[:\-(]")
 # A tool's own result may begin as it likes; these are what frameworks put before an error.
 _FAILED_TEXT = re.compile(
@@ -113,7 +119,9 @@ _FAILED_TEXT = re.compile(
     r"|input validation error|invalid input for tool|ai_\w*error\b|\d+ validation errors?\b"
     r"|model tried to call unavailable tool|no such tool available|error: requested function|(?:error: )?tool .{1,100} not found|unknown tool\b"
     r"|error: .{1,100} is not a valid tool"
-    r"|user rejected the tool call|error: [A-Z]\w*(?:Error|Exception)\b)",
+    r"|user rejected the tool call|error: [A-Z]\w*(?:Error|Exception)\b"
+    r"|error while decoding function arguments|could not find function\b"
+    r"|(?-i:[A-Z]\w{0,100}(?:Error|Exception): ))",
     re.IGNORECASE,
 )
 
@@ -192,6 +200,11 @@ def signs_of_result(value: Json, state: Captured) -> Signs:
     return Signs()
 
 
+def refuses_text(signs: Signs) -> bool:
+    """Whether a call failed because the text of its arguments was no JSON."""
+    return signs.failed and any(_NOT_JSON.search(text) for text in signs.texts)
+
+
 def ending(signs: Signs, result: Json, result_state: Captured, tool: str = "") -> Ending:
     """How the call ended by all its signs, and what its result shows.
 
@@ -249,6 +262,8 @@ def _failure(signs: Signs, texts: tuple[str, ...], tool: str) -> Ending:
         before_body = before_body or any(tool.lower() in text.lower() for text in texts)
     refused_arguments = Ending(Outcome.INVALID_ARGUMENTS, False if before_body else None)
     named = tuple(name for text in texts for name in _NAMED_CLASS.findall(text)[:4])
+    if any(text.strip() == f"KeyError: {tool!r}" for text in texts):
+        return Ending(Outcome.ERROR, False, TOOL_NOT_FOUND)  # of a table of tools
     for name in (*signs.classes, *named):
         bare = _bare(name)
         if bare in _TELLS_NOTHING:

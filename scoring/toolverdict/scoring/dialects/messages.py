@@ -6,7 +6,7 @@ a tool or a user wrote must not be able to pass for a call.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolverdict.scoring.dialects import values
@@ -20,23 +20,28 @@ _MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call that the model asked for, in which message of those that were read."""
+    """A call that the model asked for, in which message of those that were read.
+
+    ``signs`` are what the message itself says of its end: that the arguments were no JSON.
+    """
 
     tool: str
     call_id: str | None
     arguments: Json
     arguments_state: Captured
     message: int = 0
+    signs: Signs = field(default_factory=Signs)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was given back to the model for a call."""
+    """What was given back to the model for a call; ``state`` says whether its result was recorded."""
 
     call_id: str | None
     tool: str | None
     result: Json
     signs: Signs
+    state: Captured = Captured.CAPTURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ _IN_ORDER = (
     "payload",
     "tool_calls",
     "toolCalls",
+    "invalid_tool_calls",
 )
 """Keys under which messages and their parts lie, in the order in which they are read."""
 
@@ -85,7 +91,11 @@ _ANSWER_TYPES = frozenset(
         "mcp_call_output",
     }
 )
-_ASKED_TYPES = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "toolCall"})
+_REFUSED_TYPE = "invalid_tool_call"
+_ASKED_TYPES = frozenset(
+    {"tool_call", "tool-call", "tool_use", "function_call", "toolCall", _REFUSED_TYPE}
+)
+_RESULT_KEYS = ("response", "result", "output", "content")
 _TOOL_ROLES = frozenset({"tool", "function", "ipython"})
 _LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 
@@ -152,7 +162,20 @@ def _found(node: dict[str, Json], role: str, message: int) -> list[Item] | None:
         return None
     tool, call_id, arguments = asked
     read, state = values.content(arguments)
-    return [Asked(tool, call_id, {} if read == "" else read, state, message)]
+    read = {} if read == "" else _unparsed(read)
+    if kind == _REFUSED_TYPE:
+        signs = Signs(failed=True, invalid_arguments=True, texts=texts(node.get("error")))
+        return [Asked(tool, call_id, read, state, message, signs)]
+    return [Asked(tool, call_id, read, state, message)]
+
+
+def _unparsed(arguments: Json) -> Json:
+    """The text that was no JSON, which some put into an object of its own."""
+    if isinstance(arguments, dict) and set(arguments) == {"raw"}:
+        raw = arguments["raw"]
+        if isinstance(raw, str) and raw.startswith("{") and values.decoded(raw) == raw:
+            return raw
+    return arguments
 
 
 def _approval(node: Mapping[str, Json]) -> str:
@@ -162,7 +185,9 @@ def _approval(node: Mapping[str, Json]) -> str:
 
 def _answer(node: dict[str, Json], kind: str, role: str) -> list[Item] | None:
     if kind in _ANSWER_TYPES:
-        value = _first(node, "response", "result", "output", "content")
+        if not any(key in node for key in _RESULT_KEYS):
+            return [_unrecorded(node)]
+        value = _first(node, *_RESULT_KEYS)
         return [_answered(_id(node), _text(node, "name", "toolName"), value, _flagged(node))]
     inner = node.get("toolResult")
     if isinstance(inner, dict):
@@ -189,6 +214,13 @@ def _answer(node: dict[str, Json], kind: str, role: str) -> list[Item] | None:
             if isinstance(r, dict)
         ]
     return None
+
+
+def _unrecorded(node: dict[str, Json]) -> Answer:
+    """An answer whose content was left out: that there is one says that the call has ended."""
+    signs = Signs(ended=True, failed=_flagged(node))
+    name = _text(node, "name", "toolName")
+    return Answer(_id(node), name, None, signs, Captured.NOT_CAPTURED)
 
 
 def _answered(call_id: str | None, tool: str | None, value: Json, failed: bool) -> Answer:

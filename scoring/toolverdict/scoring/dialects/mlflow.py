@@ -1,6 +1,20 @@
 """MLflow's OTLP export: every attribute is the JSON text of its value, even a string."""
 
 from toolverdict.scoring.dialects.dialect import Dialect, Role
+from toolverdict.scoring.dialects.values import unquoted
+from toolverdict.scoring.spans import Span
+
+
+def _agent_name(span: Span) -> str | None:
+    """The agent that a run inside another one is named after.
+
+    The outermost has the name of a method (``Runner.run``), or whatever its caller gave it.
+    """
+    kind = span.text("mlflow.spanType")
+    if kind is None or unquoted(kind) != "AGENT" or span.parent_span_id is None:
+        return None
+    return span.name if "." not in span.name else None
+
 
 DIALECT = Dialect(
     name="mlflow",
@@ -26,6 +40,7 @@ DIALECT = Dialect(
     result=("mlflow.spanOutputs",),
     asked=("mlflow.spanOutputs",),
     given=("mlflow.spanInputs",),
+    agent_of=_agent_name,
     model=("mlflow.llm.model",),
     metadata=("metadata",),
 )

@@ -14,7 +14,6 @@ from toolverdict.scoring.model import Json
 from toolverdict.scoring.spans import Span
 
 _KINDS = {
-    "TOOL": Role.TOOL,
     "LLM": Role.MODEL,
     "AGENT": Role.AGENT,
     "CHAIN": Role.OTHER,
@@ -26,6 +25,11 @@ _KINDS = {
 }
 
 
+_MOMENTS = frozenset({"start", "success", "error", "retry", "finish"})
+_HAND_OVER = "handoff to "
+_PROPERTY = {"type", "description"}
+
+
 def _arguments(value: Json) -> Json:
     """Arguments without the wrapping of a Python call."""
     if isinstance(value, dict):
@@ -34,9 +38,14 @@ def _arguments(value: Json) -> Json:
             "kwargs",
             "sanitize_inputs_outputs",
         }:
-            return value["kwargs"]
+            # Arguments by place have no names here: the model's request has them.
+            return None if value.get("args") else value["kwargs"]
+        if set(value) == {"input", "options"} and isinstance(value["input"], dict):
+            return value["input"]
         if "properties" in value and "type" in value:
             return None  # a schema
+        if value and all(isinstance(v, dict) and v.keys() >= _PROPERTY for v in value.values()):
+            return None  # the properties of one
         return value
     # The only argument of a tool that has one, without its name: the model's request has it.
     return None
@@ -45,6 +54,30 @@ def _arguments(value: Json) -> Json:
 def _tool_name(name: str) -> str:
     """The tool's name in a span name such as ``agent.X``, ``X.run`` or ``X.__call__``."""
     return name.removesuffix("()").removesuffix(".__call__").removesuffix(".run").rpartition(".")[2]
+
+
+def _agent_name(span: Span) -> str | None:
+    """The node of a graph, or the name in ``NAME.run`` unless it is that of a class.
+
+    Asked last: some emitters name every node alike, beside the agent's name in another dialect.
+    """
+    node = span.text("graph.node.id")
+    name = span.name.removesuffix(".run")
+    if node or name == span.name or span.text(semconv.OPENINFERENCE_SPAN_KIND) != "AGENT":
+        return node
+    return name if name.isidentifier() and not name[0].isupper() else None
+
+
+def _role(span: Span) -> Role | None:
+    """What a span of a tool is: not a tool where it is a hand-over, or a moment of a call.
+
+    The model's request for a hand-over is the call. Some emitters make a span of each event of a
+    run, named after it, with the kind of what it is about.
+    """
+    if span.text(semconv.OPENINFERENCE_SPAN_KIND) != "TOOL":
+        return None
+    is_moment = span.name in _MOMENTS and semconv.TOOL_NAME not in span.attributes
+    return Role.OTHER if is_moment or span.name.startswith(_HAND_OVER) else Role.TOOL
 
 
 def _decisions(span: Span) -> Iterator[Decision]:
@@ -57,6 +90,7 @@ DIALECT = Dialect(
     rank=300,
     marks=(semconv.OPENINFERENCE_SPAN_KIND,),
     roles={semconv.OPENINFERENCE_SPAN_KIND: _KINDS},
+    role_of=_role,
     pseudo_tools=frozenset({"final_answer", "finish"}),
     tool=(semconv.TOOL_NAME,),
     tool_from_name=_tool_name,
@@ -69,7 +103,8 @@ DIALECT = Dialect(
     given=("llm.input_messages.", semconv.INPUT_VALUE),
     conversation=(semconv.SESSION_ID,),
     user=("user.id",),
-    agent=("agent.name", "graph.node.name", "graph.node.id"),
+    agent=("agent.name", "graph.node.name"),
+    agent_of=_agent_name,
     model=("llm.model_name",),
     metadata=("metadata",),
     approvals=_decisions,

@@ -6,7 +6,7 @@ never an argument.
 
 from toolverdict.instrument import semconv
 from toolverdict.scoring.dialects.dialect import Dialect, Role
-from toolverdict.scoring.dialects.values import literal
+from toolverdict.scoring.dialects.values import literal, result
 from toolverdict.scoring.model import Json
 from toolverdict.scoring.spans import Span
 
@@ -14,7 +14,6 @@ _KINDS = {
     "tool": Role.TOOL,
     "agent": Role.AGENT,
     "workflow": Role.AGENT,
-    "task": Role.OTHER,
     "session": Role.OTHER,
 }
 
@@ -37,11 +36,40 @@ def _arguments(value: Json) -> Json:
 
 
 def _result(value: Json) -> Json:
+    if isinstance(value, str):
+        return _agno_result(value)
+    if isinstance(value, dict) and "tool_output" in value:
+        return _llama_result(value["tool_output"])
     if isinstance(value, dict) and "output" in value and set(value) <= {"output", "kwargs"}:
         return value["output"]
     if isinstance(value, dict) and set(value) == {"result"}:
         return value["result"]
     return value
+
+
+def _llama_result(output: Json) -> Json:
+    """The result, or the error, in LlamaIndex's own object."""
+    if not isinstance(output, dict) or "raw_output" not in output:
+        return output
+    if output.get("is_error") is True:
+        return {"error": result(output.get("blocks"))}
+    return output["raw_output"]
+
+
+_SUCCESS, _FAILURE = "status='success' result=", "status='failure' result=None error="
+_AFTER = " updated_session_state="
+
+
+def _agno_result(text: str) -> Json:
+    """The result, or the error, in the text of Agno's own object; other texts as they are."""
+    end = text.rfind(_AFTER)
+    if end < 0:
+        return text
+    if text.startswith(_SUCCESS):
+        return literal(text[len(_SUCCESS) : end].removesuffix(" error=None"))
+    if text.startswith(_FAILURE):
+        return {"error": literal(text[len(_FAILURE) : end])}
+    return text
 
 
 def _agent_name(span: Span) -> str | None:
@@ -50,7 +78,11 @@ def _agent_name(span: Span) -> str | None:
 
 
 def _role(span: Span) -> Role | None:
-    if "traceloop.span.kind" in span.attributes:
+    kind = span.text("traceloop.span.kind")
+    if kind == "task":
+        # LlamaIndex's step that runs a tool; the task inside it is the tool's own.
+        return Role.TOOL if "tool.arguments" in span.attributes else Role.OTHER
+    if kind is not None:
         return None
     if span.text("llm.request.type") in ("chat", "completion"):
         return Role.MODEL
@@ -72,9 +104,9 @@ DIALECT = Dialect(
     ),
     roles={"traceloop.span.kind": _KINDS},
     role_of=_role,
-    tool=(semconv.GEN_AI_TOOL_NAME, "traceloop.entity.name"),
+    tool=(semconv.GEN_AI_TOOL_NAME, semconv.TOOL_NAME, "traceloop.entity.name"),
     tool_from_name=lambda name: name.removesuffix(".tool"),
-    arguments=(semconv.GEN_AI_TOOL_CALL_ARGUMENTS, "traceloop.entity.input"),
+    arguments=(semconv.GEN_AI_TOOL_CALL_ARGUMENTS, "tool.arguments", "traceloop.entity.input"),
     arguments_of=_arguments,
     result=(semconv.GEN_AI_TOOL_CALL_RESULT, "traceloop.entity.output"),
     result_of=_result,

@@ -18,6 +18,10 @@ _MAX_REPR_DEPTH = 32
 _MAX_UNWRAPPED = 8
 _HIDDEN = "__REDACTED__"  # what OpenInference writes where content is turned off
 _REPR = re.compile(r"\s*[\[{(]")
+_STRING = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_TOOL_MESSAGE = re.compile(
+    rf"content={_STRING} (?:name={_STRING} )?(?:id={_STRING} )?tool_call_id='"
+)
 _CONSTRUCTOR = re.compile(r"\s*[A-Za-z_]\w{0,63}\(")
 
 
@@ -125,19 +129,27 @@ def result(value: Json) -> Json:
     """
     for _ in range(_MAX_UNWRAPPED):
         value = decoded(value)
-        inner = _inside(value)
+        inner = _said(value) if isinstance(value, str) else _inside(value)
         if inner is None:
             return value
         value = inner[0]
     return value
 
 
+def _said(text: str) -> tuple[Json] | None:
+    """The content in the text that LangChain makes of a tool message."""
+    found = _TOOL_MESSAGE.match(text)
+    return (literal(found[1]),) if found is not None else None
+
+
 def message_call_id(value: Json) -> str | None:
-    """The call id of a tool message in any of LangChain's forms; None where it is none."""
+    """The call id of a tool message of LangChain or LlamaIndex; None where it is none."""
     for _ in range(_MAX_UNWRAPPED):
         if not isinstance(value, dict):
             return None
-        call_id = value.get("tool_call_id")
+        call_id = value.get("tool_call_id") or (
+            value.get("tool_id") if "tool_output" in value else None
+        )
         if isinstance(call_id, str) and call_id:
             return call_id
         value = next((value[key] for key in ("data", "kwargs", "output") if key in value), None)
@@ -186,6 +198,8 @@ def _is_message(value: Json) -> bool:
 
 def _text_of_blocks(blocks: list[Json]) -> tuple[Json] | None:
     """The text of a list of text blocks; one block may hold JSON, several are one text."""
+    if len(blocks) == 1 and isinstance(blocks[0], dict) and set(blocks[0]) == {"json"}:
+        return (blocks[0]["json"],)
     texts = []
     for block in blocks:
         if not isinstance(block, dict) or not isinstance(block.get("text"), str):

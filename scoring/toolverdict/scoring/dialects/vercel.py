@@ -24,6 +24,7 @@ DIALECT = Dialect(
     call_id=("ai.toolCall.id",),
     arguments=("ai.toolCall.args",),
     result=("ai.toolCall.result",),
+    result_is_success=True,
     asked=("ai.response.toolCalls",),
     given=("ai.prompt.messages",),
     conversation=("ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId"),
