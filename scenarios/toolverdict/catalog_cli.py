@@ -1,16 +1,18 @@
-"""``toolverdict catalog``: pin what the tools are, and see what changed since."""
+"""``toolverdict catalog``: pin what the tools are, see what changed since, and what they tell a model."""
 
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError
+from toolverdict.instrument.catalogue.definitions import Catalogue, CatalogueError, read_json
 from toolverdict.instrument.catalogue.diff import ToolDiff, diff
 from toolverdict.instrument.catalogue.sources import catalogue_of
+from toolverdict.scorer_needed import scorer_needed
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Pin the tools, and see what changed since."
@@ -70,7 +72,52 @@ def diff_command(
     raise typer.Exit(1 if bad else 0)
 
 
-def _fail(command: str, error: CatalogueError) -> None:
+@app.command("audit")
+def audit_command(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="CATALOG...", help="A lock file, or what `pin` takes."),
+    ],
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", help="What the tools were: tells what changed since, too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find descriptions that give a model orders, hide something, or are another tool's.
+
+    Exits 0 when there is nothing to say, 1 with findings, 2 when a file cannot be read.
+    """
+    with scorer_needed("catalog audit"):
+        from toolverdict.scoring.descriptions import audit
+    try:
+        found = audit(_catalogue(sources), Catalogue.load(lock) if lock is not None else None)
+    except CatalogueError as error:
+        _fail("audit", error)
+    if as_json:
+        document = {"version": 1, "ok": not found, "findings": [asdict(one) for one in found]}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        for one in found:
+            quote = f": {one.quote!r}" if one.quote else ""
+            typer.echo(f"{one.tool}: {one.where}: {one.code} ({one.grade}): {one.message}{quote}")
+        typer.echo(f"{len(found)} to look at" if found else "nothing to object to")
+    raise typer.Exit(1 if found else 0)
+
+
+def _catalogue(sources: list[str]) -> Catalogue:
+    """A lock file, else the tools of the sources."""
+    if len(sources) == 1 and sources[0].endswith((".json", ".lock")):
+        try:
+            document = read_json(sources[0])
+        except CatalogueError:
+            return Catalogue.load(sources[0])
+        if isinstance(document, dict) and isinstance(document.get("tools"), dict):
+            return Catalogue.load(sources[0])
+    return catalogue_of(sources)
+
+
+def _fail(command: str, error: CatalogueError) -> NoReturn:
     print(f"toolverdict catalog {command}: {error}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(2) from None
 

@@ -23,14 +23,20 @@ _COMMANDS = {
     "demo": _Command("toolverdict.scenarios.cli", "all", "Play, collect, score and report."),
     "collect": _Command("toolverdict.collector.cli", "collector", "Take OTLP, keep it as Parquet."),
     "lake": _Command("toolverdict.collector.lake_cli", "collector", "Look after a lake."),
+    "import": _Command("toolverdict.scoring.import_cli", "scoring", "Bring traces in from files."),
     "score": _Command("toolverdict.scoring.cli", "scoring", "Score the tool calls in a lake."),
     "cases": _Command(
         "toolverdict.scoring.cases_cli", "scoring", "Check cases, print their schema."
     ),
     "gate": _Command("toolverdict.scoring.gate.cli", "scoring", "May this version go out?"),
     "compare": _Command("toolverdict.scoring.compare.cli", "scoring", "What got worse since?"),
-    "policy": _Command("toolverdict.policy_cli", "commands", "Check a policy file."),
-    "catalog": _Command("toolverdict.catalog_cli", "commands", "Pin the tools, see what changed."),
+    "failures": _Command("toolverdict.scoring.failures.cli", "scoring", "What failed, by example."),
+    "rates": _Command("toolverdict.scoring.rates.cli", "scoring", "Rates by tool, agent, hour."),
+    "definitions": _Command(
+        "toolverdict.scoring.definitions.cli", "scoring", "Which tool versions, which alike?"
+    ),
+    "policy": _Command("toolverdict.policy_cli", "commands", "Check a policy, try it on a lake."),
+    "catalog": _Command("toolverdict.catalog_cli", "commands", "Pin the tools, audit them."),
     "approvals": _Command("toolverdict.approvals_cli", "commands", "See and answer approvals."),
     "keys": _Command(
         "toolverdict.keys_cli", "commands", "See idempotency keys, resolve lost calls."

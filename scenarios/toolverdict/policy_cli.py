@@ -1,4 +1,4 @@
-"""``toolverdict policy``: look a policy file over before anything depends on it."""
+"""``toolverdict policy``: look a policy file over before anything depends on it, and try it out."""
 
 import json
 import sys
@@ -12,9 +12,10 @@ from toolverdict.instrument.errors import PolicyError
 from toolverdict.instrument.policy.check import PolicyFinding, check_policy
 from toolverdict.instrument.policy.policy import Policy
 from toolverdict.instrument.policy.schema import published
+from toolverdict.scorer_needed import scorer_needed
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Check a policy file, or print its schema."
+    add_completion=False, no_args_is_help=True, help="Check a policy, try it on a lake."
 )
 
 
@@ -67,6 +68,51 @@ def check_command(
 def schema_command() -> None:
     """Print the JSON Schema of the policy file, for editors."""
     typer.echo(published(), nl=False)
+
+
+@app.command("replay")
+def replay_command(
+    lake: Annotated[
+        str, typer.Argument(metavar="LAKE", help="Where `toolverdict collect` writes.")
+    ],
+    policy: Annotated[Path, typer.Option("--policy", help="The policy (YAML) that decides now.")],
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="OLD", help="Another policy, to compare with."),
+    ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option("--audit", metavar="FILE", help="An approval store or an audit log."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where replay.json and decisions.parquet go.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    fail_on_change: Annotated[
+        bool, typer.Option("--fail-on-change", help="Exit 1 if a call would be decided otherwise.")
+    ] = False,
+) -> None:
+    """Decide the recorded calls again: what is not allowed, what became of it, what would change.
+
+    Exits 0 when it is done, 1 with --fail-on-change and a change, 2 when something cannot be read or
+    written, 3 when the lake holds no tool call.
+    """
+    with scorer_needed("policy replay"):
+        from toolverdict.collector import CollectorError
+        from toolverdict.scoring.errors import ScoringError
+        from toolverdict.scoring.replay_cli import ReplayInputs, run_replay
+    try:
+        document = run_replay(ReplayInputs(lake, policy, against, audit, out), as_json=as_json)
+    except (PolicyError, ScoringError, CollectorError) as error:
+        print(f"toolverdict policy replay: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(2) from None
+    if not document["calls"]:
+        print(  # noqa: T201
+            f"toolverdict policy replay: {lake}: holds no tool call, so nothing was decided",
+            file=sys.stderr,
+        )
+        raise typer.Exit(3)
+    raise typer.Exit(1 if fail_on_change and document["changes"] else 0)
 
 
 def _line(finding: PolicyFinding) -> str:

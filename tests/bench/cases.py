@@ -21,8 +21,8 @@ from toolverdict.scoring.cases.files import Place
 from toolverdict.scoring.cases.formats import read_case
 from toolverdict.scoring.cases.judge import judge
 from toolverdict.scoring.cases.model import Case, Expectation
-from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.model import Thresholds
+from toolverdict.scoring.rates.testing import aggregates_of
 from toolverdict.scoring.testing import call, trajectory_of
 from toolverdict.scoring.verdicts import judge_trajectory
 
@@ -68,14 +68,18 @@ def ours(cases: list[dict[str, Any]]) -> tuple[float, float, int]:
     ]
     reading = time.process_time() - began
     trajectories = [
-        trajectory_of(*(call(a["tool"], a["args"]) for a in c["actual"])) for c in cases
+        trajectory_of(*(call(a["tool"], a["args"]) for a in c["actual"]), trajectory_id=c["id"])
+        for c in cases
     ]
-    counts = Counts()
     thresholds = Thresholds()
     began = time.process_time()
-    for case, trajectory in zip(read, trajectories, strict=True):
-        counts.count(judge_trajectory(trajectory, None, case, thresholds))
-    return reading, time.process_time() - began, int(counts.whole.shares["pass_rate"].hits)
+    rates = aggregates_of(
+        *(
+            judge_trajectory(trajectory, None, case, thresholds)
+            for case, trajectory in zip(read, trajectories, strict=True)
+        )
+    ).rates()[""]
+    return reading, time.process_time() - began, int(rates["pass_rate"].hits)
 
 
 def largest() -> float:

@@ -20,10 +20,10 @@ from toolverdict.scoring.compare.waste_path import waste_path
 from toolverdict.scoring.gate.evidence import Scored, read_results
 from toolverdict.scoring.gate.gate_file import load_gate
 from toolverdict.scoring.gate.gated import GATED
-from toolverdict.scoring.gate.intervals import Moments
 from toolverdict.scoring.gate.repeats import pass_hat
 from toolverdict.scoring.gate.report import run_gate
 from toolverdict.scoring.gate.testing import played, scored, write_out
+from toolverdict.scoring.intervals import Moments
 from toolverdict.scoring.model import Share
 from toolverdict.scoring.rates import wilson
 

@@ -147,3 +147,16 @@ def test_a_policy_that_cannot_be_decided_names_the_call() -> None:
         "    1. pay (arguments not captured): ok, span 0000000000000000",
         "    2. look {}: ok, span 0000000000000001",
     ]
+
+
+def test_a_long_difference_is_cut() -> None:
+    expected = [f"passenger {n:03} of this flight" for n in range(100)]
+    document = {"expected_tool_calls": [{"tool": "a", "args": {"o": expected}}]}
+    lines = said(document, call("a", {"o": ["nobody"]}))
+    assert any(line.strip() == "..." for line in lines)
+    assert sum(line.lstrip().startswith(("-", "+")) for line in lines) < 100
+
+
+def test_without_anything_scored_no_score_is_said() -> None:
+    lines = said({"expected_tool_calls": [], "need": "required"}, user=["hi"])
+    assert not any("scores:" in line for line in lines)

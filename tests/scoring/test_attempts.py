@@ -5,13 +5,6 @@ from typing import Any
 import pytest
 
 from toolverdict.scoring.attempts import chains, repaired, similarity
-from toolverdict.scoring.checks.waste import (
-    REFUSED_ARGUMENTS,
-    TRANSIENT,
-    duplicates,
-    retries,
-    waste_findings,
-)
 from toolverdict.scoring.model import Captured
 from toolverdict.scoring.testing import call, placed
 
@@ -19,14 +12,48 @@ BAD = {"order": "A-77", "amount": "forty-two"}
 GOOD = {"order": "A-77", "amount": 42.5}
 
 
-def test_a_correction_after_refused_arguments_is_a_wasted_retry() -> None:
+def test_a_correction_after_refused_arguments_is_a_retry() -> None:
     calls = placed(call("refund", BAD, outcome="invalid_arguments"), call("refund", GOOD))
     assert [(place.attempt, place.retry_of) for place in calls] == [(1, None), (2, 0)]
-    assert [(a.index, b.index) for a, b in retries(calls, REFUSED_ARGUMENTS)] == [(0, 1)]
     assert repaired(calls) == {0}
-    (finding,) = waste_findings(calls)
-    assert finding.span_id == calls[1].call.span_id
-    assert calls[0].call.span_id in finding.message
+
+
+@pytest.mark.parametrize("executed", [True, None], ids=["its body ran", "nobody knows"])
+def test_a_correction_after_an_error_is_a_retry(executed: bool | None) -> None:
+    """The body ran and said no: what came next with other arguments is the same intent."""
+    first = {"order": "A-77", "card": "gift_1", "amount": 42}
+    calls = placed(
+        call("refund", first, outcome="error", executed=executed),
+        call("refund", {**first, "card": "gift_2"}),
+    )
+    assert calls[1].retry_of == 0
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "rate_limited", "upstream_error", "refused"])
+def test_other_arguments_after_other_failures_are_another_call(outcome: str) -> None:
+    calls = placed(call("refund", GOOD, outcome=outcome), call("refund", {**GOOD, "amount": 1.0}))
+    assert calls[1].retry_of is None
+
+
+def test_the_method_of_similarity_is_the_mean_over_all_keys() -> None:
+    assert similarity({"a": 1, "b": 2}, {"a": 1, "b": 2}) == 1.0
+    assert similarity({"a": 1, "b": 2}, {"a": 1}) == 0.5
+    assert similarity({"a": "xx"}, {"a": "yy"}) == 0.0
+    assert similarity({"a": "xy", "b": 1}, {"a": "xz", "b": 1}) == 0.75
+    assert similarity({"a": True}, {"a": 1}) < 1.0
+    assert similarity("abcd", "abcx") == 0.75
+
+
+@pytest.mark.parametrize(
+    ("keys", "same"), [((1, 1), True), ((1, 2), True), ((2, 3), False)], ids=str
+)
+def test_a_correction_has_at_least_half_in_common(keys: tuple[int, int], same: bool) -> None:
+    """One key of one, of two and two of three are new."""
+    changed, all_keys = keys[0], keys[1] + (keys == (1, 1))
+    first = {f"k{i}": i for i in range(all_keys)}
+    second = {f"k{i}": ("#" if i < changed else i) for i in range(all_keys)}
+    calls = placed(call("put", first, outcome="invalid_arguments"), call("put", second))
+    assert (calls[1].retry_of == 0) is same
 
 
 def test_reads_between_attempts_do_not_hide_the_retry() -> None:
@@ -36,10 +63,9 @@ def test_reads_between_attempts_do_not_hide_the_retry() -> None:
     assert calls[2].retry_of == 0
 
 
-def test_the_same_call_after_a_time_out_is_a_transient_retry_and_no_waste() -> None:
+def test_the_same_call_after_a_time_out_is_a_retry() -> None:
     calls = placed(call("refund", GOOD, outcome="timeout"), call("refund", GOOD))
-    assert retries(calls, REFUSED_ARGUMENTS) == []
-    assert len(retries(calls, TRANSIENT)) == 1
+    assert calls[1].retry_of == 0
 
 
 @pytest.mark.parametrize(
@@ -81,22 +107,49 @@ def test_with_hashes_only_equal_hashes_decide() -> None:
     assert [place.retry_of for place in same] == [None, 0, None]
 
 
+def test_with_hashes_only_the_next_call_after_refused_arguments_is_its_correction() -> None:
+    hashed: dict[str, Any] = {"arguments_state": Captured.HASHED}
+    calls = placed(
+        call("get", outcome="invalid_arguments", args_hash="h1", **hashed),
+        call("get", args_hash="h2", **hashed),
+        call("get", args_hash="h3", **hashed),
+    )
+    assert [place.retry_of for place in calls] == [None, 0, None]
+
+
+def test_with_nothing_captured_only_a_failure_about_arguments_has_a_correction() -> None:
+    about = placed(call("get", outcome="invalid_arguments"), call("get"))
+    assert about[1].retry_of == 0
+    transient = placed(call("get", outcome="timeout"), call("get"))
+    assert transient[1].retry_of is None
+
+
+def test_the_same_idempotency_key_is_the_same_intent_whatever_the_arguments() -> None:
+    calls = placed(
+        call("pay", GOOD, outcome="timeout", idempotency_key_hash="k1"),
+        call("pay", {"other": 1}, idempotency_key_hash="k1"),
+    )
+    assert calls[1].retry_of == 0
+
+
+def test_a_retry_reaches_back_over_eight_failures_of_a_tool() -> None:
+    failures = [call("get", {"id": i}, outcome="timeout") for i in range(9)]
+    calls = placed(*failures, call("get", {"id": 1}), call("get", {"id": 0}))
+    assert [place.retry_of for place in calls[9:]] == [1, None]
+
+
+def test_a_failed_call_is_repaired_by_a_success_alone() -> None:
+    failed = [call("get", {"id": 1}, outcome="timeout")] * 2
+    assert repaired(placed(*failed)) == frozenset()
+    assert repaired(placed(*failed, call("get", {"id": 1}))) == {0, 1}
+
+
 def test_an_idempotency_key_decides_before_arguments_do() -> None:
     calls = placed(
         call("pay", GOOD, outcome="timeout", idempotency_key_hash="k1"),
         call("pay", GOOD, idempotency_key_hash="k2"),
     )
     assert calls[1].retry_of is None
-
-
-def test_fifty_identical_successes_are_49_duplicates() -> None:
-    assert len(duplicates(placed(*[call("get", {"id": 1}, result={"a": 1})] * 50))) == 49
-
-
-def test_a_changing_result_is_polling_and_no_duplicate() -> None:
-    """B169: repeats are judged on inputs and result."""
-    calls = placed(*(call("status", {"job": 1}, result={"done": n}) for n in range(10)))
-    assert duplicates(calls) == []
 
 
 def test_similarity_is_bounded_work_on_hostile_texts() -> None:

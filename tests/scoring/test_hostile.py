@@ -15,7 +15,9 @@ from toolverdict.collector.testing import make_request, make_span
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring import InputError
 from toolverdict.scoring.cases.model import Case, Expectation, Forbidden
-from toolverdict.scoring.results import ResultWriter
+from toolverdict.scoring.rates.dimensions import CALL_DIMENSIONS
+from toolverdict.scoring.rates.report import whole
+from toolverdict.scoring.results import opened
 from toolverdict.scoring.spans import COLUMNS
 from toolverdict.scoring.unit import Rules, UnitResult, score_unit
 from toolverdict.scoring.values import as_text, parse, plain
@@ -119,7 +121,7 @@ READ = [
 def test_no_type_of_any_attribute_breaks_the_scorer(key: str, value: Any) -> None:
     result = scored(agent(**{key: value}), tool(1, a={key: value}), tool(2))
     assert result.counts.spans == 3
-    json.dumps(result.counts.whole.rates(), allow_nan=False)
+    json.dumps(whole(result.counts.aggregates), allow_nan=False)
 
 
 def test_bytes_and_broken_numbers_become_text() -> None:
@@ -247,7 +249,7 @@ def test_a_case_that_was_not_given_cannot_be_passed() -> None:
 
 def test_one_trace_cannot_outweigh_all_others() -> None:
     sampled = scored(agent(trace_state="ot=th:ffffffffffffff"), case=Case(id="c"))
-    rate = sampled.counts.whole.rates()["pass_rate"]
+    rate = whole(sampled.counts.aggregates)["pass_rate"]
     assert rate["denominator"] <= 2**20
     assert rate["low"] < 0.3
 
@@ -286,7 +288,8 @@ def test_a_large_hostile_trace_is_scored_whole_and_its_groups_stay_bounded(
     case = Case(id="c", forbidden=(Forbidden(tool="x*"),))
     for result in (scored(agent(), *spans, policy=DENY % rule), scored(agent(), *spans, case=case)):
         assert result.counts.calls == len(spans)
-        assert all(len(groups) <= 10_001 for groups in result.counts.slices.values())
+        for dimension in CALL_DIMENSIONS:
+            assert len(result.counts.aggregates.rates(dimension)) <= 10_001
 
 
 @pytest.mark.parametrize("name", ["calls/precious.txt", "summary.json/x", "lake.json", "verdicts"])
@@ -294,7 +297,7 @@ def test_what_is_not_an_earlier_runs_is_never_replaced(tmp_path: Path, name: str
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
-    with pytest.raises(InputError, match="another --out"):
-        ResultWriter(tmp_path)
+    with pytest.raises(InputError, match="another --out"), opened(tmp_path):
+        pass
     assert path.read_text() == "mine"
     assert not list(tmp_path.glob(".draft-*"))

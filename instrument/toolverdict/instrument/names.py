@@ -31,6 +31,12 @@ def bare_name(name: str) -> str:
     >>> bare_name("mcp__my_srv__delete_file"), bare_name("fs/delete_file")
     ('delete_file', 'delete_file')
     """
+    # Names are other people's, and may be as long as they like: only usual ones are remembered.
+    return (_bare_name if len(name) <= _LONGEST_REMEMBERED else _bare_name.__wrapped__)(name)
+
+
+@lru_cache(maxsize=4096)
+def _bare_name(name: str) -> str:
     return _split(name)[1]
 
 
@@ -40,7 +46,6 @@ def same_tool(pattern: str, name: str) -> bool:
     A pattern that says nothing about the tool itself (``mcp__fs__*``) matches by its server alone;
     without its server it would mean every tool there is.
     """
-    # Names are other people's, and may be as long as they like: only usual ones are remembered.
     matches = _same_tool if len(name) <= _LONGEST_REMEMBERED else _same_tool.__wrapped__
     return matches(pattern, name)
 

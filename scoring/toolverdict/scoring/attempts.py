@@ -23,6 +23,8 @@ from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.model import Captured, Json, Placed, ToolCall
 
 _MIN_SIMILARITY = 0.5
+_CORRECTED = frozenset({Outcome.INVALID_ARGUMENTS, Outcome.ERROR})
+"""Failures that may have been about the arguments: refused before the body ran, or by it."""
 
 # Bounds of the work on hostile traces.
 _OPEN_FAILURES = 8  # how far back a retry may reach, per tool
@@ -73,9 +75,7 @@ def _same_intent(earlier: ToolCall, later: ToolCall) -> bool:
         return False  # it began before the failure was known
     if earlier.idempotency_key_hash and later.idempotency_key_hash:
         return earlier.idempotency_key_hash == later.idempotency_key_hash
-    corrects = earlier.outcome is Outcome.INVALID_ARGUMENTS or (
-        earlier.outcome is Outcome.ERROR and earlier.executed is None
-    )
+    corrects = earlier.outcome in _CORRECTED
     both = Captured.CAPTURED
     if earlier.arguments_state is both and later.arguments_state is both:
         if earlier.arguments == later.arguments:

@@ -9,18 +9,26 @@ not captured, the call is decided twice, against it and for it, and only what bo
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 from toolverdict.instrument.decisions import Call, Decision, Earlier, Effect, ReasonCode
 from toolverdict.instrument.names import same_tool
 from toolverdict.instrument.outcomes import Outcome
 from toolverdict.instrument.policy import Policy
+from toolverdict.scoring.approvals import (
+    GRANTED,
+    NO_APPROVALS,
+    REJECTED,
+    ApprovalFault,
+    Approvals,
+)
 from toolverdict.scoring.captured import as_seen
 from toolverdict.scoring.model import Captured, Placed, ToolCall, Trajectory
 from toolverdict.scoring.trust import TrustedSoFar
 
 _EFFECTS = frozenset(effect.value for effect in Effect)
-_GRANTED, _REJECTED = "approved", "rejected"
 _OURS = "toolverdict"
 
 
@@ -29,7 +37,8 @@ class Ruling:
     """What the policy says of one call. None: neither policy nor recorded decision says.
 
     ``unknown`` says that a rule looks at what the trace does not hold, such as arguments that were
-    not captured, and that it makes a difference: neither compliance nor a violation.
+    not captured, and that it makes a difference: neither compliance nor a violation. ``approval`` is
+    what is wrong with the approval where one is missing.
     """
 
     forbidden: bool | None
@@ -40,24 +49,42 @@ class Ruling:
     reason_code: str | None = None
     reason: str = ""
     unknown: bool = False
+    approval: ApprovalFault | None = None
 
     @property
     def violated(self) -> bool | None:
         """Whether anything was broken; None where nothing could be decided."""
-        parts = (self.forbidden, self.requirement_unmet, self.approval_missing)
-        if any(part is True for part in parts):
+        forbidden, unmet, unapproved = (
+            self.forbidden,
+            self.requirement_unmet,
+            self.approval_missing,
+        )
+        if forbidden or unmet or unapproved:
             return True
-        return None if any(part is None for part in parts) else False
+        return None if forbidden is None or unmet is None or unapproved is None else False
 
 
-def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
-    """One ruling per call, in the order of calls."""
-    if policy is None:
-        return [_recorded(place.call) for place in trajectory.calls]
+_NOT_DECIDED: Final = Ruling(None, None, None, None)
+
+
+def rulings(
+    trajectory: Trajectory, policy: Policy | None, approvals: Approvals = NO_APPROVALS
+) -> list[Ruling]:
+    """One ruling per call, in the order of calls.
+
+    Args:
+        trajectory: the calls.
+        policy: decides them again; None takes what the agent's own policy decided.
+        approvals: what is on record of approvals beside the spans.
+    """
+    return _with_approvals(trajectory, _ruled(trajectory, policy), approvals)
+
+
+def asked_again(trajectory: Trajectory, policy: Policy) -> Iterator[Decision]:
+    """What a policy says of each call, with what had been called before, as it would at the time."""
     succeeded = _succeeded_before(trajectory.calls, policy.prerequisites)
     trusted = TrustedSoFar(trajectory, policy) if policy.asks_for_trust else None
     earlier: list[Earlier] = []
-    ruled = []
     for place, done in zip(trajectory.calls, succeeded, strict=True):
         call = place.call
         asked = Call(
@@ -72,13 +99,34 @@ def rulings(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
             schema_version=call.schema_version,
             is_trusted=trusted.asked() if trusted is not None else None,
         )
-        ruled.append(_ruling(call, policy.decide(asked)))
+        yield policy.decide(asked)
         labels = policy.labels_of(call.known_as, asked.labels)
         if call.executed is not False and policy.watches(call.known_as, labels):
             earlier.append(Earlier(call.known_as, labels, asked.at_s))
         if trusted is not None:
             trusted.add(call)
-    return ruled
+
+
+def _ruled(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
+    calls = [place.call for place in trajectory.calls]
+    if policy is None:
+        return [_recorded(call) for call in calls]
+    return [_ruling(*both) for both in zip(calls, asked_again(trajectory, policy), strict=True)]
+
+
+def _with_approvals(
+    trajectory: Trajectory, ruled: list[Ruling], approvals: Approvals
+) -> list[Ruling]:
+    """The same, with what is wrong with each approval that a call needed."""
+    if not any(ruling.needs_approval for ruling in ruled):
+        return ruled
+    faults = approvals.faults(trajectory)
+    return [
+        replace(ruling, approval=fault, approval_missing=True)
+        if ruling.needs_approval and (fault := faults.get(index)) is not None
+        else ruling
+        for index, ruling in enumerate(ruled)
+    ]
 
 
 def _arguments(call: ToolCall) -> dict[str, object] | None:
@@ -98,16 +146,26 @@ def _has_key(call: ToolCall) -> bool | None:
 def _recorded(call: ToolCall) -> Ruling:
     """What the agent's own policy decided at the time, read from the span."""
     decision = call.policy_decision
-    if decision not in _EFFECTS or call.policy_reason_code == ReasonCode.NO_POLICY:
-        # None recorded, a word that nobody here understands, or "allowed" since nobody decided.
-        return Ruling(None, None, None, None)
-    unmet = decision == Effect.DENY and call.policy_reason_code == ReasonCode.REQUIRES_UNMET
-    asks = decision == Effect.REQUIRE_APPROVAL
+    if decision not in _EFFECTS:
+        return _NOT_DECIDED  # none recorded, or a word that nobody here understands
+    return _ruled_then(
+        Effect(decision),
+        call.policy_reason_code,
+        decision != Effect.ALLOW and _lacks_approval(call),
+    )
+
+
+@lru_cache(maxsize=256)
+def _ruled_then(effect: Effect, code: str | None, lacks_approval: bool) -> Ruling:
+    if code == ReasonCode.NO_POLICY:
+        return _NOT_DECIDED  # "allowed" since nobody decided
+    unmet = effect is Effect.DENY and code == ReasonCode.REQUIRES_UNMET
+    asks = effect is Effect.REQUIRE_APPROVAL
     return Ruling(
-        forbidden=decision == Effect.DENY and not unmet,
+        forbidden=effect is Effect.DENY and not unmet,
         needs_approval=asks,
         requirement_unmet=unmet,
-        approval_missing=asks and _lacks_approval(call),
+        approval_missing=asks and lacks_approval,
     )
 
 
@@ -172,5 +230,5 @@ def _succeeded_before(
 
 def _lacks_approval(call: ToolCall) -> bool:
     """Whether nobody granted the approval; a call that a person stopped broke no rule."""
-    stopped = call.approval_status == _REJECTED and call.executed is False
-    return call.approval_status != _GRANTED and not stopped
+    stopped = call.approval_status == REJECTED and call.executed is False
+    return call.approval_status not in GRANTED and not stopped

@@ -1,78 +1,103 @@
-"""Writes ``OUT``: Parquet per kind and ``summary.json``, all of a run or nothing of it.
+"""Puts the results of units into ``OUT``: Parquet per kind and ``summary.json``, all or nothing.
 
-A run writes beside the final names and swaps them in at its end, so that a reader sees the last
-finished run and never half of one. Files that are not ours are left alone.
+What units wrote is linked beside the final names and swapped in at the end, so that a reader sees
+the last finished run and never half of one. Files that are not ours are left alone.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from toolverdict.scoring.engine.files import TABLES, UnitFiles
 from toolverdict.scoring.errors import InputError
 from toolverdict.scoring.summary import Summary
-from toolverdict.scoring.unit import UnitResult
 
-KINDS = ("calls", "findings", "verdicts")
+KINDS = TABLES
 SUMMARY = "summary.json"
 _PREFIX = "unit-"
+_DRAFT = ".draft-"
+_LOCK = ".lock"
 
 
-class ResultWriter:
-    """A run's results on their way to ``out``; leave the ``with`` block early and nothing changes.
+@contextmanager
+def opened(out: Path) -> Iterator[UnitFiles]:
+    """Make ``out``, for one run at a time.
 
     Raises:
-        InputError: ``out`` cannot be written, or holds something that is not an earlier run's;
-            also from :meth:`write` and :meth:`finish`. The message says what.
+        InputError: ``out`` cannot be written, holds something that is not an earlier run's, or
+            another run is at work on it; the message says what.
     """
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(out)
+        descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"{out}: another `toolverdict score` is at work on it; wait for it, or name "
+                    "another --out"
+                ) from error
+            for left in out.glob(f"{_DRAFT}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            files = UnitFiles(out)
+            files.make()
+            yield files
+        finally:
+            os.close(descriptor)
 
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        with _writing(out):
-            out.mkdir(parents=True, exist_ok=True)
-            _refuse_foreign(out)
-            self._draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
-            for kind in KINDS:
-                (self._draft / kind).mkdir()
 
-    def __enter__(self) -> "ResultWriter":
-        return self
+def put_in_place(out: Path, files: UnitFiles, units: Sequence[str], summary: Summary) -> None:
+    """Make the results those of these units; nothing is touched where they are already.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Removes the draft, whatever is left in it."""
-        shutil.rmtree(self._draft, ignore_errors=True)
+    Args:
+        out: the folder of the results.
+        files: what units wrote.
+        units: the names of their files.
+        summary: written last.
+    """
+    text = orjson.dumps(summary.document, option=orjson.OPT_INDENT_2) + b"\n"
+    if _is_in_place(out, units, text):
+        return
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=out))
+    try:
+        for kind in KINDS:
+            (draft / kind).mkdir()
+            for unit in units:
+                path = files.path(kind, unit)
+                _link(path, draft / kind / path.name)
+        (draft / SUMMARY).write_bytes(text)
+        for kind in KINDS:
+            if (out / kind).exists():
+                os.replace(out / kind, draft / f"{kind}.old")
+            os.replace(draft / kind, out / kind)
+        os.replace(draft / SUMMARY, out / SUMMARY)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
-    def write(self, name: str, result: UnitResult) -> None:
-        """Writes the rows of one unit; ``name`` is the unit's and makes the file names."""
-        with _writing(self._out):
-            for kind in KINDS:
-                table: pa.Table = getattr(result, kind)
-                path = self._draft / kind / f"{_PREFIX}{name}.parquet"
-                pq.write_table(table, path, compression="zstd")
 
-    def finish(self, summary: Summary) -> None:
-        """Writes the summary and swaps this run's results in, the summary last."""
-        text = orjson.dumps(summary.document, option=orjson.OPT_INDENT_2)
-        with _writing(self._out):
-            (self._draft / SUMMARY).write_bytes(text + b"\n")
-            for kind in KINDS:
-                final = self._out / kind
-                if final.exists():
-                    os.replace(final, self._draft / f"{kind}.old")
-                os.replace(self._draft / kind, final)
-            os.replace(self._draft / SUMMARY, self._out / SUMMARY)
+def _is_in_place(out: Path, units: Sequence[str], summary: bytes) -> bool:
+    wanted = {f"{unit}.parquet" for unit in units}
+    try:
+        there = all({path.name for path in (out / kind).iterdir()} == wanted for kind in KINDS)
+        return there and (out / SUMMARY).read_bytes() == summary
+    except OSError:
+        return False
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system knows no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 @contextmanager

@@ -114,12 +114,13 @@ def traces(table: pa.Table) -> Iterator[list[Span]]:
             if trace and trace[0].trace_id != row["trace_id"]:
                 yield trace
                 trace = []
-            trace.append(_span(row))
+            trace.append(span_of(row))
     if trace:
         yield trace
 
 
-def _span(row: dict[str, Any]) -> Span:
+def span_of(row: Mapping[str, Any]) -> Span:
+    """The span in one row with at least :data:`COLUMNS`."""
     return Span(
         trace_id=row["trace_id"],
         span_id=row["span_id"],
@@ -137,7 +138,7 @@ def _span(row: dict[str, Any]) -> Span:
     )
 
 
-def _events(row: dict[str, Any]) -> tuple[Event, ...]:
+def _events(row: Mapping[str, Any]) -> tuple[Event, ...]:
     return tuple(
         Event(event["name"], event["attributes"], None, event["time_unix_nano"])
         for event in schema.events_of(row)
@@ -163,15 +164,15 @@ def log_records(table: pa.Table) -> Iterator[LogRecord]:
             yield LogRecord(row["trace_id"], row["span_id"], event, _resource_of(row))
 
 
-def _resource_of(row: dict[str, Any]) -> Mapping[str, Json]:
+def _resource_of(row: Mapping[str, Any]) -> Mapping[str, Json]:
     try:
-        return _resource(row["resource_attributes"])
+        return resource_of(row["resource_attributes"])
     except (ValueError, TypeError):
         return schema.resource_attributes_of(row)  # raises and names the span
 
 
 @lru_cache(maxsize=1024)
-def _resource(text: str) -> Mapping[str, Json]:
+def resource_of(text: str) -> Mapping[str, Json]:
     """The attributes of a resource, which thousands of spans share."""
     return load_attributes(text)
 

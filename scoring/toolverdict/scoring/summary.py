@@ -8,14 +8,13 @@ from typing import Any
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
-from toolverdict.scoring.counts import CALL_RATES, OTHER, SLICES, TRAJECTORY_RATES, Counts
-from toolverdict.scoring.model import Share
-from toolverdict.scoring.rates import Tally
+from toolverdict.scoring.counts import Counts
+from toolverdict.scoring.rates.report import GROUPS, errors, grouped, latencies, whole
 
 VERSION = 1
 """Version of the form of ``summary.json``; a reader refuses a newer one."""
 
-_MOST_GROUPS = 1000  # a document that people and dashboards read
+_MOST_PAIRS = 1000  # a document that people and dashboards read
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,11 @@ def summarise(
             "trajectories": counts.trajectories,
             "calls": counts.calls,
         },
-        "rates": counts.whole.rates((*CALL_RATES, *TRAJECTORY_RATES)),
-        **{name: _sliced(counts.slices[name]) for name in SLICES},
+        "rates": whole(counts.aggregates),
+        **{name: grouped(counts.aggregates, one) for name, one in GROUPS.items()},
+        "time_bucket_s": counts.aggregates.bucket_s,
+        "errors": errors(counts.aggregates),
+        "latency": latencies(counts.aggregates),
         "cases_not_run": not_run,
         "confusion": _confusion(counts),
         "warnings": list(warnings),
@@ -70,23 +72,9 @@ def _confusion(counts: Counts) -> dict[str, dict[str, int]]:
     """Expected tool, tool called in its place, how often; the most frequent pairs."""
     matrix: dict[str, dict[str, int]] = {}
     by_count = sorted(counts.confused.items(), key=lambda item: (-item[1], item[0]))
-    for (expected, called), count in sorted(by_count[:_MOST_GROUPS]):
+    for (expected, called), count in sorted(by_count[:_MOST_PAIRS]):
         matrix.setdefault(expected, {})[called] = count
     return matrix
-
-
-def _sliced(groups: dict[str, Tally]) -> dict[str, Any]:
-    """The rates of the largest groups by name, and of all others together."""
-    by_size = sorted(groups, key=lambda value: (value == OTHER, -_size(groups[value]), value))
-    kept = {value: groups[value] for value in sorted(by_size[:_MOST_GROUPS])}
-    for value in by_size[_MOST_GROUPS:]:
-        kept.setdefault(OTHER, Tally()).update(groups[value])
-    return {value: tally.rates() for value, tally in kept.items()}
-
-
-def _size(tally: Tally) -> float:
-    share = tally.shares.get("retry_waste_rate", Share())
-    return share.of + share.unseen
 
 
 def _several(count: int, noun: str) -> str:

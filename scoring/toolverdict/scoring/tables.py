@@ -4,12 +4,14 @@ Ids are lower-case hex texts, times ``timestamp[us, UTC]`` with the exact nanose
 anything structured is JSON text. Columns are only ever added: people join on them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from toolverdict.scoring.model import Captured, Json, Share
+from toolverdict.scoring.model import Captured, Json, Trajectory, Verdict
+from toolverdict.scoring.per_call import found_of
+from toolverdict.scoring.rates.case_scores import case_shares
 from toolverdict.scoring.values import as_text
 from toolverdict.scoring.verdicts import Judged
 
@@ -70,6 +72,14 @@ CALLS = _schema(
     ("user_id", pa.string()),
     ("exposed_as", _WORD),
     ("requested_arguments", pa.string()),
+    ("forbidden", _WORD),
+    ("compliant", pa.bool_()),
+    ("needs_approval", pa.bool_()),
+    ("approval_missing", pa.bool_()),
+    ("repeat", _WORD),
+    ("handling", _WORD),
+    ("reaction", _WORD),
+    ("repeat_tokens", pa.int64()),
 )
 
 FINDINGS = _schema(
@@ -90,6 +100,8 @@ FINDINGS = _schema(
     ("rank", pa.int32()),
     ("confidence", pa.float64()),
     ("code", _WORD),
+    ("caused_by", _ID),
+    ("source_kind", _WORD),
 )
 
 VERDICTS = _schema(
@@ -121,7 +133,13 @@ VERDICTS = _schema(
     ("argument_key_score", pa.float64()),
     ("call_f1", pa.float64()),
     ("way", _WORD),
-    ("shares", pa.string()),
+    ("shares", _WORD),
+    ("model", _WORD),
+    ("service_version", _WORD),
+    ("start_time", _TIME),
+    ("parts", pa.string()),
+    ("needs", _WORD),
+    ("measured", pa.string()),
 )
 
 
@@ -135,15 +153,17 @@ def findings_table(judged: Sequence[Judged]) -> pa.Table:
     return pa.Table.from_pylist([row for one in judged for row in _findings(one)], schema=FINDINGS)
 
 
-def verdicts_table(judged: Sequence[Judged], shares: Sequence[Mapping[str, Share]]) -> pa.Table:
-    """One row per trajectory, with what it adds to each rate."""
-    rows = [_verdict(one, added) for one, added in zip(judged, shares, strict=True)]
-    return pa.Table.from_pylist(rows, schema=VERDICTS)
+def verdicts_table(judged: Sequence[Judged]) -> pa.Table:
+    """One row per trajectory; ``shares`` hold what its case alone adds to rates, or null.
+
+    :func:`toolverdict.scoring.rates.shares.with_shares` adds the others.
+    """
+    return pa.Table.from_pylist([_verdict(one) for one in judged], schema=VERDICTS)
 
 
 def _calls(judged: Judged) -> Iterator[dict[str, Any]]:
     trajectory = judged.trajectory
-    for place in trajectory.calls:
+    for place, found in zip(trajectory.calls, found_of(judged), strict=True):
         call = place.call
         yield {
             "trace_id": call.trace_id,
@@ -190,6 +210,7 @@ def _calls(judged: Judged) -> Iterator[dict[str, Any]]:
             "requested_arguments": None
             if call.requested_arguments is None
             else as_text(call.requested_arguments),
+            **found,
         }
 
 
@@ -213,10 +234,12 @@ def _findings(judged: Judged) -> Iterator[dict[str, Any]]:
             "rank": finding.rank,
             "confidence": finding.confidence,
             "code": finding.code,
+            "caused_by": finding.caused_by,
+            "source_kind": finding.source_kind,
         }
 
 
-def _verdict(judged: Judged, shares: Mapping[str, Share]) -> dict[str, Any]:
+def _verdict(judged: Judged) -> dict[str, Any]:
     verdict, trajectory, scores = judged.verdict, judged.trajectory, judged.verdict.scores
     cause = verdict.root_cause_category
     return {
@@ -248,10 +271,66 @@ def _verdict(judged: Judged, shares: Mapping[str, Share]) -> dict[str, Any]:
         "argument_key_score": scores.keys.value if scores else None,
         "call_f1": scores.call_f1 if scores else None,
         "way": scores.way if scores else None,
-        "shares": as_text(
-            {name: [share.hits, share.of, share.unseen] for name, share in sorted(shares.items())}
-        ),
+        "shares": _case_shares(verdict),
+        "model": trajectory.model,
+        "service_version": trajectory.service_version,
+        "start_time": _start_us(trajectory),
+        "parts": _parts(judged),
+        "needs": _needs(judged),
+        "measured": _measured(judged),
     }
+
+
+def _start_us(trajectory: Trajectory) -> int | None:
+    """When the first thing began that the trajectory holds."""
+    starts = (place.call.start_ns for place in trajectory.calls)
+    first = min((*starts, *(turn.start_ns for turn in trajectory.turns)), default=None)
+    return first // 1000 if first is not None else None
+
+
+def _case_shares(verdict: Verdict) -> str | None:
+    shares = case_shares(verdict)
+    if not shares:
+        return None
+    return as_text({name: [one.hits, one.of, one.unseen] for name, one in shares.items()})
+
+
+def _needs(judged: Judged) -> str | None:
+    """The cell of each decision whether to call a tool; null without a case."""
+    scores = judged.verdict.scores
+    return None if scores is None else as_text(list(scores.needs))
+
+
+def _measured(judged: Judged) -> str | None:
+    """The arguments that were compared by how near they are; null where none was."""
+    scores = judged.verdict.scores
+    if scores is None or not scores.measured:
+        return None
+    return as_text(
+        [
+            {
+                "call_index": index,
+                "key_path": one.key_path,
+                "comparator": one.comparator,
+                "score": one.score,
+                "method": one.method,
+            }
+            for index, one in scores.measured
+        ]
+    )
+
+
+def _parts(judged: Judged) -> str | None:
+    """What single calls add to the sub-metrics of a case; null without one."""
+    scores = judged.verdict.scores
+    if scores is None:
+        return None
+    return as_text(
+        [
+            [p.rate, p.tool, p.call_index, p.share.hits, p.share.of, p.share.unseen]
+            for p in scores.parts
+        ]
+    )
 
 
 def _json(value: Json, state: Captured) -> str | None:

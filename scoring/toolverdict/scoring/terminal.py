@@ -4,11 +4,11 @@ Everything from traces is untrusted text: control characters are shown as escape
 read as markup.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +18,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolverdict.instrument.outcomes import Outcome
 from toolverdict.scoring.model import Category
+from toolverdict.scoring.printing import plain as plain
+from toolverdict.scoring.printing import rate_text
+from toolverdict.scoring.rates.columns import encoded
+from toolverdict.scoring.rates.terminal import latency_lines, print_groups
 from toolverdict.scoring.results import SUMMARY
 
 _MOST_LISTED = 40
 _MOST_NAME_CHARS = 60
+_OF_VERDICTS = ("trajectory_id", "case_id", "passed", "reason")
+_OF_FINDINGS = ("trajectory_id", "span_id", "category", "message")
 _HEAD_RATES = (
     ("pass_rate", "trajectories passed"),
     ("need_precision", "calls needed where made"),
@@ -36,7 +41,9 @@ _HEAD_RATES = (
     ("safety_compliance", "safety compliance"),
     ("forbidden_call_rate", "forbidden calls executed"),
     ("forbidden_attempt_rate", "forbidden calls attempted"),
+    ("failure_rate", "calls failed"),
     ("retry_waste_rate", "retry waste"),
+    ("approval_asked_rate", "calls sent for approval"),
 )
 
 
@@ -57,34 +64,18 @@ def print_results(out: Path, console: Console) -> None:
     for warning in summary["warnings"]:
         console.print(Text.assemble(("warning: ", "yellow"), plain(warning)))
     console.print(_rates(summary))
-    for line in (*_failures(out), *_by_tool(summary)):
+    for line in latency_lines(summary["latency"]["all"]):
+        console.print(line)
+        console.print()
+    for line in _failures(out):
         console.print(line, soft_wrap=True)
-
-
-def plain(value: object, most: int = 400) -> str:
-    """A text from a trace, safe on a terminal and no longer than ``most`` characters.
-
-    Control and direction characters are escaped; a text that is cut ends in an ellipsis.
-    """
-    text = str(value)
-    cut = text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
-
-
-def rate_text(rate: dict[str, float | None]) -> str:
-    """A rate with its counts and interval, or ``None (n=0)``."""
-    if rate["value"] is None:
-        return "None (n=0)"
-    return (
-        f"{rate['value']:.3f}  ({rate['numerator']:g}/{rate['denominator']:g})  "
-        f"[{rate['low']:.3f}, {rate['high']:.3f}]"
-    )
+    print_groups("tool", summary["by_tool"], summary["latency"]["by_tool"], console)
 
 
 def _rates(summary: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE, title="Rates, with counts and 95 % intervals")
     table.add_column("rate")
-    table.add_column("value  (k/n)  [low, high]")
+    table.add_column(Text("value  (k/n)  [low, high]"))
     table.add_column("coverage", justify="right")
     for name, words in _HEAD_RATES:
         rate = summary["rates"][name]
@@ -95,17 +86,20 @@ def _rates(summary: dict[str, Any]) -> Table:
 
 def _failures(out: Path) -> Iterator[Text]:
     """Each failed trajectory with its root cause, then each wasted retry."""
-    verdicts = pq.read_table(out / "verdicts")
-    findings = pq.read_table(out / "findings")
-    failed = pc.invert(verdicts["passed"]).to_pylist().count(True)
+    verdicts = pq.read_table(out / "verdicts", columns=list(_OF_VERDICTS))
+    failed = pc.sum(pc.invert(verdicts["passed"])).as_py() or 0
     yield Text(f"Failed trajectories: {failed} of {verdicts.num_rows}", style="bold")
-    yield from _listed(findings.filter(findings["root_cause"]), verdicts, out)
+    yield from _listed(_found(out, pc.field("root_cause")), verdicts, out)
     yield from _not_evaluable(verdicts)
-    category = findings["category"].cast(pa.string())
-    wasted = findings.filter(pc.equal(category, pa.scalar(Category.RETRY_WASTE.value)))
+    category = pc.field("category").cast(pa.string())
+    wasted = _found(out, category == pa.scalar(Category.RETRY_WASTE.value))
     if wasted.num_rows:
         yield Text(f"Wasted retries: {wasted.num_rows}", style="bold")
         yield from _listed(wasted, verdicts, out)
+
+
+def _found(out: Path, which: pc.Expression) -> pa.Table:
+    return pq.read_table(out / "findings", columns=list(_OF_FINDINGS), filters=which)
 
 
 _REMEDIES = {
@@ -120,11 +114,14 @@ _REMEDIES = {
 
 def _not_evaluable(verdicts: pa.Table) -> Iterator[Text]:
     """How many trajectories could not be judged, why, and what would help."""
-    reasons = Counter(verdicts.filter(pc.is_null(verdicts["passed"]))["reason"].to_pylist())
-    if not reasons:
+    codes, reasons = encoded(verdicts.filter(pc.is_null(verdicts["passed"]))["reason"])
+    if not len(codes):
         return
-    yield Text(f"Not evaluable: {reasons.total()} of {verdicts.num_rows}", style="bold")
-    for reason, count in sorted((str(reason), count) for reason, count in reasons.items()):
+    yield Text(f"Not evaluable: {len(codes)} of {verdicts.num_rows}", style="bold")
+    counts = np.bincount(codes[codes >= 0], minlength=len(reasons)).tolist()
+    for reason, count in sorted(zip(reasons, counts, strict=True)):
+        if not count:
+            continue  # a word that only others have
         remedy = _REMEDIES.get(reason)
         yield Text(f"  {count} {reason}" + (f" ({remedy})" if remedy else ""))
     yield Text()
@@ -132,13 +129,16 @@ def _not_evaluable(verdicts: pa.Table) -> Iterator[Text]:
 
 def _listed(findings: pa.Table, verdicts: pa.Table, out: Path) -> Iterator[Text]:
     """The first findings by case, each with its span and its sentence."""
-    rows = pc.index_in(findings["trajectory_id"], value_set=verdicts["trajectory_id"])
-    cases = pc.coalesce(verdicts["case_id"], verdicts["trajectory_id"]).take(rows)
+    mine = verdicts.filter(
+        pc.is_in(verdicts["trajectory_id"], value_set=pc.unique(findings["trajectory_id"]))
+    )
+    rows = pc.index_in(findings["trajectory_id"], value_set=mine["trajectory_id"])
+    cases = pc.coalesce(mine["case_id"], mine["trajectory_id"]).take(rows)
     named = findings.append_column("case", cases)
     by_case = pc.sort_indices(
         named, sort_keys=[(name, "ascending") for name in ("case", "trajectory_id", "span_id")]
     )
-    for finding in named.take(by_case).slice(0, _MOST_LISTED).to_pylist():
+    for finding in named.take(by_case.slice(0, _MOST_LISTED)).to_pylist():
         yield Text.assemble(
             "  ",
             (plain(finding["case"], _MOST_NAME_CHARS), "bold"),
@@ -150,23 +150,4 @@ def _listed(findings: pa.Table, verdicts: pa.Table, out: Path) -> Iterator[Text]
         yield Text(f"      {plain(finding['message'])}")
     if findings.num_rows > _MOST_LISTED:
         yield Text(f"  and {findings.num_rows - _MOST_LISTED} more in {out / 'findings'}")
-    yield Text()
-
-
-def _by_tool(summary: dict[str, Any]) -> Iterator[Text]:
-    """How the calls of each tool ended, and how many were wasted."""
-    yield Text("Calls per tool", style="bold")
-    tools = list(summary["by_tool"].items())
-    shown = [(plain(tool, _MOST_NAME_CHARS), rates) for tool, rates in tools[:_MOST_LISTED]]
-    width = max((len(tool) for tool, _ in shown), default=0)
-    for tool, rates in shown:
-        count = rates["retry_waste_rate"]["denominator"]
-        parts = [f"{count:g} call" + ("" if count == 1 else "s")]
-        for name in (*(outcome.value for outcome in Outcome), "retry_waste"):
-            count = rates.get(f"{name}_rate", {}).get("numerator")
-            if count:
-                parts.append(f"{count:g} {name.replace('_', ' ')}")
-        yield Text(f"  {tool:<{width}}  {', '.join(parts)}")
-    if len(tools) > _MOST_LISTED:
-        yield Text(f"  and {len(tools) - _MOST_LISTED} more in {SUMMARY}")
     yield Text()

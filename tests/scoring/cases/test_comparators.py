@@ -1,5 +1,6 @@
 """Each comparator: what is right, what is wrong and why, and what cannot be told."""
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -444,6 +445,8 @@ def test_an_undecided_key_leaves_the_others_decided() -> None:
         ({"$list": [], "match": "some"}, "match is exactly, at_least or at_most"),
         ({"$list": [], "sorted": True}, "unknown option 'sorted'"),
         ({"$list": [{"$mony": 1}]}, "did you mean $money"),
+        ({"$optional": 1, "min": 2}, "$optional: unknown option 'min'; it has none"),
+        ({"$optional": {"$mony": 1}}, "did you mean $money"),
     ],
     ids=str,
 )
@@ -555,3 +558,134 @@ def test_plans_cross_processes() -> None:
 def test_an_example_is_taken_for_right_where_one_can_be_told(expected: Any, example: Any) -> None:
     expectation = Expectation(tool="f", arguments={"x": expected, "y": {"$absent": True}})
     assert arguments_for(expectation) == {"x": example}
+
+
+OPTIONAL: list[tuple[Any, Any, str]] = [
+    ({"$optional": 5}, {}, "right"),
+    ({"$optional": 5}, {"x": 5}, "right"),
+    ({"$optional": 5}, {"x": 6}, "wrong"),
+    ({"$optional": 5}, {"x": None}, "wrong"),
+    ({"$optional": {"$money": 5}}, {"x": "5.00"}, "right"),
+    ({"$optional": {"$money": 5}}, {"x": "5.01"}, "wrong"),
+    ({"$optional": {"$time": "2024-05-20T10:00:00Z"}}, {"x": "2024-05-20T10:00"}, "undecided"),
+    ({"$optional": {"a": {"$optional": 1}, "b": 2}}, {"x": {"b": 2}}, "right"),
+    ({"$optional": {"a": {"$optional": 1}, "b": 2}}, {"x": {"a": 3, "b": 2}}, "wrong"),
+    ([{"$optional": 1}], {"x": [1]}, "right"),
+]
+
+
+@pytest.mark.parametrize(("expected", "actual", "right"), OPTIONAL, ids=str)
+def test_an_optional_argument_may_be_absent_but_not_wrong(
+    expected: Any, actual: Any, right: str
+) -> None:
+    found = Arguments({"x": expected}, exact=True).compare(actual)
+    answer = "undecided" if not found.decided else "right" if found.wholly_right else "wrong"
+    assert answer == right
+
+
+def test_what_may_be_absent_is_so_though_the_schema_has_a_default() -> None:
+    schema = {"properties": {"x": {"default": 1}, "y": {"default": 1}}}
+    for expected in ({"$optional": 5}, {"$absent": True}):
+        plan = Arguments({"x": expected}, exact=True, schema=schema)
+        assert plan.compare({}).wholly_right
+    assert not Arguments({"x": 5}, exact=True, schema=schema).compare({}).wholly_right
+    assert Arguments({"x": 1}, exact=True, schema=schema).compare({}).wholly_right
+
+
+def test_an_optional_number_in_text_is_read_where_the_schema_says_number() -> None:
+    schema = {"properties": {"x": {"type": "number"}}}
+    plan = Arguments({"x": {"$optional": 5}}, exact=True, schema=schema)
+    assert plan.compare({"x": "5"}).coerced == ("x",)
+    assert plan.compare({"x": "6"}).coerced == ()
+    assert plan.compare({}).coerced == ()
+
+
+def test_the_similarity_of_a_right_query_is_recorded_with_its_method() -> None:
+    expected = {
+        "q": {"$query": "cheap flights to rome"},
+        "more": {"list": [{"$query": "hotels"}, 1], "maybe": {"$optional": {"$query": "cars"}}},
+        "n": {"$money": 5},
+        "absent": {"$optional": {"$query": "trains"}},
+    }
+    actual = {
+        "q": "flights to rome, cheap",
+        "more": {"list": ["hotels", 1], "maybe": "rental of cars"},
+        "n": 5,
+    }
+    found = list(Arguments(expected, exact=True).measured(json.dumps(actual)))
+    assert [(one.key_path, one.comparator, one.method) for one in found] == [
+        ("q", "query", "words_and_trigrams"),
+        ("more.list[0]", "query", "words_and_trigrams"),
+        ("more.maybe", "query", "words_and_trigrams"),
+    ]
+    assert [one.score for one in found] == pytest.approx([1.0, 1.0, 0.5])
+    assert list(Arguments(expected, exact=True).measured({"q": 7, "more": [], "n": 5})) == []
+    assert list(Arguments(expected, exact=True).measured("{bad")) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ({"$path": "/a"}, 5),
+        ({"$regex": "a"}, 5),
+        ({"$money": 5}, []),
+        ({"$url": "https://shop.example"}, None),
+        ({"$text": "a"}, True),
+        ({"$time": T}, {}),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_kind_is_wrong_and_says_of_which(expected: Any, actual: Any) -> None:
+    found = mismatch(expected, actual)
+    assert not found.undecided
+    assert found.why.startswith("is ")
+    assert "expected" in found.why
+
+
+def test_a_display_id_is_looked_for_in_lists_and_objects_within() -> None:
+    """Of results that are deep or large, no more is looked at than is bounded."""
+    both = {"id": "o_9", "number": "A-77"}
+    nested = Context(earlier=lambda: [{"pages": [[], [{"orders": [both]}]]}])
+    assert mismatch({"$id": "o_9"}, "A-77", nested).code == "display_id_used"
+    apart = Context(earlier=lambda: [{"pages": [{"id": "o_9"}, {"number": "A-77"}]}, 5])
+    assert mismatch({"$id": "o_9"}, "A-77", apart).code is None
+    endless = Context(earlier=lambda: [*([both] * 1), *([{"x": [[]] * 50}] * 5_000)])
+    assert mismatch({"$id": "o_9"}, "A-77", endless).code is None
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "right"),
+    [
+        ([1, {"a": [2]}], "[1].a[0]", 2),
+        ({"a": {"b": None}}, ".a.b", None),
+    ],
+)
+def test_a_reference_follows_lists_and_objects(value: Any, path: str, right: Any) -> None:
+    asked: list[str] = []
+
+    def resolve(text: str) -> Any:
+        asked.append(text)
+        return right
+
+    context = Context(resolve=resolve)
+    assert answer(compared({"$ref": f"order.result{path}"}, right, context)) == RIGHT
+    assert asked == [f"order.result{path}"]
+    assert value is not None
+
+
+def test_epochs_that_no_calendar_holds_are_no_times() -> None:
+    for value in (1e30, float("nan"), -1e25, 10**40):
+        assert answer(compared({"$time": T}, value)) == WRONG
+
+
+def test_undecided_items_of_a_list_leave_it_undecided() -> None:
+    """None is wrong, and one may be right."""
+    expected = {"$list": [{"$time": T}, 1], "order": "any"}
+    assert answer(compared(expected, [1, "2024-05-20T10:00"])) == UNDECIDED
+    assert answer(compared(expected, [2, "2024-05-20T10:00"])) == WRONG
+    assert answer(compared([{"$time": T}, {"$time": T}], ["2024-05-20T10:00", "nine"])) == WRONG
+
+
+def test_a_list_longer_than_is_looked_at_is_wrong() -> None:
+    found = mismatch({"$list": [1], "match": "at_least"}, [1] * 2_001)
+    assert found.why == "has more than 2000 items"

@@ -1,5 +1,6 @@
 """A trajectory against a case: need, counts, alternatives, extras, limits, reactions, references."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,19 @@ from toolverdict.scoring.cases.model import (
     Extra,
     Forbidden,
     Limits,
+    Turn,
     Way,
 )
 from toolverdict.scoring.counts import Counts
-from toolverdict.scoring.model import Captured, Category, ModelTurn, Thresholds, Trajectory
+from toolverdict.scoring.model import (
+    Captured,
+    Category,
+    ModelTurn,
+    Share,
+    Thresholds,
+    Trajectory,
+)
+from toolverdict.scoring.rates.testing import aggregates_of
 from toolverdict.scoring.testing import ROOT_SPAN_ID, call, trajectory_of
 from toolverdict.scoring.verdicts import Judged, judge_trajectory
 
@@ -54,6 +64,66 @@ def test_a_count_has_a_least_and_a_most(made: int, passed: bool, missing: int, e
 def test_a_count_without_an_end_takes_every_call() -> None:
     case = Case(id="c", expected=(expect("poll", {}, count=Count(min=1, max=None)),))
     assert judged(case, *[call("poll", {}) for _ in range(30)]).verdict.passed is True
+
+
+@pytest.mark.parametrize(
+    ("made", "passed"), [(1, False), (2, True), (3, True), (4, False)], ids=str
+)
+def test_a_count_has_a_most_where_other_calls_are_allowed(made: int, passed: bool) -> None:
+    poll = expect("poll", {"job": 1}, count=Count(min=2, max=3))
+    case = Case(id="c", expected=(poll,), extra=Extra(default="allow"))
+    result = judged(case, *[call("poll", {"job": 1}) for _ in range(made)])
+    assert result.verdict.passed is passed
+    assert failing(result) == ([] if passed else ["missing_call" if made < 2 else "extra_call"])
+
+
+def test_calls_that_no_count_speaks_of_stay_allowed() -> None:
+    extra = Extra(default="allow")
+    counted = Case(id="c", expected=(expect("f", {"x": 1}, count=Count(max=1)),), extra=extra)
+    other = [call("f", {"x": 2}), call("g", {"x": 1})]
+    assert judged(counted, call("f", {"x": 1}), *other).verdict.passed is True
+    assert judged(counted, call("f", {"x": 1}), call("f", {"x": 1})).verdict.passed is False
+    uncounted = Case(id="c", expected=(expect("f", {"x": 1}),), extra=extra)
+    assert judged(uncounted, *[call("f", {"x": 1})] * 2).verdict.passed is True
+    named = Case(id="c", expected=(expect("a.f", count=Count(max=1)),), extra=extra)
+    theirs: dict[str, Any] = {"tool_server": "b"}
+    assert judged(named, call("f", {}), call("f", {}, **theirs)).verdict.passed is True
+    assert judged(named, call("f", {}), call("f", {})).verdict.passed is False
+
+
+def test_an_expected_failure_is_no_attempt_of_the_success_after_it() -> None:
+    """One call should be declined, the next, with other arguments, go through."""
+    first, second = {"card": 1, "sum": 9}, {"card": 2, "sum": 9}
+    case = Case(id="c", expected=(expect("pay", first, outcome="failure"), expect("pay", second)))
+    calls = call("pay", first, outcome="error"), call("pay", second)
+    assert judged(case, *calls).verdict.passed is True
+    # Without such an expectation they are attempts of one call.
+    once = judged(Case(id="c", expected=(expect("pay", second),)), *calls)
+    assert (once.verdict.passed, scores(once).extra) == (True, 0)
+    twice = judged(Case(id="c", expected=(expect("pay", first), expect("pay", second))), *calls)
+    assert failing(twice) == ["missing_call"]
+
+
+def test_what_a_case_wants_after_a_failure_makes_it_a_call_of_its_own() -> None:
+    first, second = {"card": 1, "sum": 9}, {"card": 2, "sum": 9}
+    declined = expect("pay", first, on_result={"error": ("retry_changed",)})
+    case = Case(id="c", expected=(declined, expect("pay", second), expect("receipt", {})))
+    made = judged(
+        case, call("pay", first, outcome="error"), call("pay", second), call("receipt", {})
+    )
+    assert made.verdict.passed is True
+
+
+def test_a_query_records_how_near_it_was_though_it_is_right() -> None:
+    """METRICS: the score and the method are recorded, and not only of a wrong one."""
+    case = Case(id="c", expected=(expect("search", {"q": {"$query": "flights to rome"}}),))
+    result = judged(case, call("think", {}), call("search", {"q": "flights to rome now"}))
+    ((index, measured),) = scores(result).measured
+    assert (index, measured.key_path, measured.comparator) == (1, "q", "query")
+    assert measured.score == pytest.approx(8 / 9)
+    assert measured.method == "words_and_trigrams"
+    assert "argument_mismatch" not in failing(result)
+    assert scores(judged(case, call("search"))).measured == ()
 
 
 def test_an_optional_call_may_be_absent_but_not_wrong() -> None:
@@ -395,21 +465,22 @@ def test_sub_metrics_are_counted_by_tool_label_and_version() -> None:
         agent="shop",
     )
     counts = Counts()
-    counts.count(result)
-    by_tool = counts.slices["by_tool"]
-    assert by_tool["pay"].shares["argument_accuracy"].value == 0.0
-    assert by_tool["get"].shares["argument_accuracy"].value == 1.0
-    assert by_tool["log"].shares["selection_accuracy"].value == 0.0
-    assert by_tool["get"].shares["result_handling"].of == 1
-    assert counts.slices["by_label"]["payment"].shares["argument_accuracy"].value == 0.0
-    assert counts.slices["by_schema_version"]["get@2"].shares["selection_accuracy"].value == 1.0
-    assert counts.slices["by_agent"]["shop"].shares["call_timing_accuracy"].of == 1
+    counts.see(result)
+    aggregates = aggregates_of(result)
+    whole, by_tool = aggregates.rates()[""], aggregates.rates("tool")
+    assert by_tool["pay"]["argument_accuracy"].value == 0.0
+    assert by_tool["get"]["argument_accuracy"].value == 1.0
+    assert by_tool["log"]["selection_accuracy"].value == 0.0
+    assert by_tool["get"]["result_handling"].of == 1
+    assert aggregates.rates("label")["payment"]["argument_accuracy"].value == 0.0
+    assert aggregates.rates("schema_version")["get@2"]["selection_accuracy"].value == 1.0
+    assert aggregates.rates("agent")["shop"]["call_timing_accuracy"].of == 1
     assert dict(counts.confused) == {("log", "mail"): 1}
     for rate in ("selection_accuracy", "argument_accuracy", "call_timing_accuracy"):
-        parts = [tally.shares[rate] for tally in by_tool.values() if rate in tally.shares]
-        assert sum(share.of for share in parts) == counts.whole.shares[rate].of, rate
-        assert sum(share.hits for share in parts) == counts.whole.shares[rate].hits, rate
-    assert counts.whole.shares["selection_accuracy_macro"].of == 1
+        parts = [rates[rate] for rates in by_tool.values() if rate in rates]
+        assert sum(part.of for part in parts) == whole[rate].of, rate
+        assert sum(part.hits for part in parts) == whole[rate].hits, rate
+    assert whole["selection_accuracy_macro"].of == 1
 
 
 def test_hashed_arguments_leave_the_retry_open() -> None:
@@ -436,3 +507,113 @@ def test_thousands_of_calls_are_judged_in_bounded_work() -> None:
     few = Case(id="c", expected=(expect("poll", {"n": 1}), expect("poll", {"n": 2})))
     found = scores(judged(few, *many))
     assert (found.pairs, found.extra, found.arguments.value) == (2, 2_498, 1.0)
+
+
+# --- conversations of several user turns ----------------------------------------------------------
+
+
+def conversation(*turns: list[str | None]) -> Trajectory:
+    """Per user turn the tools that the model asked for, one a request; None is its answer."""
+    requests = [tool for turn in turns for tool in turn]
+    second = 1_000_000_000
+    models = tuple(
+        ModelTurn(f"{at:016x}", at * 2 * second, at * 2 * second + 1) for at in range(len(requests))
+    )
+    made = [(at, tool) for at, tool in enumerate(requests) if tool is not None]
+    trajectory = trajectory_of(
+        *(call(tool, {}, at=at * 2 + 0.5) for at, tool in made), turns=models
+    )
+    placed = zip(trajectory.calls, made, strict=True)
+    return replace(trajectory, calls=tuple(replace(place, turn=at) for place, (at, _) in placed))
+
+
+def turns(*needs: str | None) -> Case:
+    """A case that expects these tools, one a turn; None expects none."""
+    return Case(
+        id="c",
+        expected=tuple(expect(tool, {}) for tool in needs if tool is not None),
+        turns=tuple(Turn(calls=int(tool is not None)) for tool in needs),
+    )
+
+
+def judged_turns(case: Case, *made: list[str | None]) -> Judged:
+    return judge_trajectory(conversation(*made), None, case, Thresholds())
+
+
+@pytest.mark.parametrize(
+    ("made", "cells", "categories"),
+    [
+        ([[None], ["look", None], ["pay", None]], ("tn", "tp", "tp"), []),
+        ([[None], ["look", None], ["pay"]], ("tn", "tp", "tp"), []),
+        ([[None], ["look", "pay", None], [None]], ("tn", "tp", "fn"), ["need_unmet"]),
+        ([["look", None], [None], ["pay", None]], ("fp", "fn", "tp"), ["need_unmet"] * 2),
+        ([[None], ["look", None], [None]], ("tn", "tp", "fn"), ["missing_call"]),
+        ([["hint", None], ["look", None], ["pay", None]], ("fp", "tp", "tp"), ["extra_call"]),
+    ],
+    ids=["right", "cut off", "a turn too early", "before it was asked", "never", "for nothing"],
+)
+def test_need_is_decided_in_each_user_turn(
+    made: list[list[str | None]], cells: tuple[str, ...], categories: list[str]
+) -> None:
+    result = judged_turns(turns(None, "look", "pay"), *made)
+    assert scores(result).needs == cells
+    right = cells.count("tp")
+    precision, recall = right + cells.count("fp"), right + cells.count("fn")
+    assert scores(result).need_shares == {
+        "need_precision": Share(right, precision),
+        "need_recall": Share(right, recall),
+    }
+    assert failing(result) == categories
+    assert result.verdict.passed is (not categories)
+
+
+def test_the_turn_in_which_nothing_was_called_is_where_the_finding_stands() -> None:
+    result = judged_turns(turns("look", "pay"), ["look", "pay", None], [None])
+    (finding,) = [f for f in result.findings if f.category is Category.NEED_UNMET]
+    assert finding.span_id == f"{3:016x}"
+    assert finding.message == "a tool had to be called in user turn 2, and none was"
+
+
+def test_a_call_in_a_turn_that_needs_none_is_named() -> None:
+    result = judged_turns(turns(None, "pay"), ["pay", None], [None])
+    found = [f for f in result.findings if f.category is Category.NEED_UNMET]
+    (early,) = [f for f in found if f.call_index is not None]
+    assert early.message == "pay was called in user turn 1, which needs no tool"
+    assert (early.call_index, early.actual) == (0, "pay")
+
+
+def test_a_turn_may_leave_its_need_open_or_say_it() -> None:
+    optional = Case(
+        id="c",
+        expected=(expect("look", {}, optional=True),),
+        turns=(Turn(calls=1), Turn(calls=0, need="either"), Turn(calls=0, need="required")),
+        extra=Extra(default="allow"),
+    )
+    assert optional.needs_by_turn == (None, None, True)
+    idle = judged_turns(optional, [None], [None], [None])
+    assert scores(idle).needs == (None, None, "fn")
+    assert failing(idle) == ["need_unmet"]
+    assert idle.verdict.need == "fn"
+
+
+def test_turns_that_cannot_be_told_apart_are_not_evaluable() -> None:
+    case = turns("look", "pay")
+    unseen = judged(case, call("look", {}), call("pay", {}))
+    assert scores(unseen).needs == ("unknown", "unknown")
+    assert scores(unseen).need_shares["need_recall"] == Share(0, 0, 2)
+    assert (unseen.verdict.need, unseen.verdict.passed) == (None, True)
+    one_turn = judged_turns(case, ["look", "pay", None])
+    assert scores(one_turn).needs == ("unknown", "unknown")
+
+
+def test_one_word_for_all_turns_is_the_worst() -> None:
+    right = judged_turns(turns(None, "look"), [None], ["look", None])
+    assert right.verdict.need == "tp"
+    assert judged_turns(turns(None, None), [None], [None]).verdict.need == "tn"
+    mixed = judged_turns(turns(None, "look"), ["hint", None], ["look", None])
+    assert mixed.verdict.need == "fp"
+
+
+def test_turns_hold_every_expected_call_once() -> None:
+    with pytest.raises(ValueError, match="all expected calls, each once"):
+        Case(id="c", expected=(expect("a"),), turns=(Turn(calls=2),))

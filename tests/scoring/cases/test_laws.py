@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from toolverdict.instrument.yaml_files import read_yaml
-from toolverdict.scoring.cases.assignment import assign, compare
+from toolverdict.scoring.cases.assignment import assign
 from toolverdict.scoring.cases.examples import arguments_for
 from toolverdict.scoring.cases.files import Place
 from toolverdict.scoring.cases.formats import read_case
+from toolverdict.scoring.cases.load import load_cases
 from toolverdict.scoring.cases.model import Case, Count, Expectation
+from toolverdict.scoring.cases.order import Precedence
+from toolverdict.scoring.cases.pairing import compare
 from toolverdict.scoring.cases.references import Answers
 from toolverdict.scoring.cases.solving import solve, solve_few
 from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.model import CaseScores, Thresholds
+from toolverdict.scoring.rates.testing import aggregates_of
 from toolverdict.scoring.testing import call, trajectory_of
 from toolverdict.scoring.verdicts import Judged, judge_trajectory
 
@@ -183,24 +187,72 @@ def test_changing_any_leaf_of_a_passing_case_fails_it(
     assert (finding.span_id, finding.key_path is not None) == (f"{0:016x}", True)
 
 
+def refuses_any_other_leaf(case: Case, others: int) -> int:
+    """A run as the case has it passes, and with any leaf changed or a call left out it does not.
+
+    Returns:
+        How many leaves there are.
+    """
+    right = [(e.tool, arguments_for(e)) for e in case.expected]
+    assert judged(case, right).verdict.passed is True
+    leaves = 0
+    for index, (tool, made) in enumerate(right):
+        for path in leaf_paths(made):
+            leaves += 1
+            value: Any = made
+            for step in path:
+                value = value[step]
+            for to in other_than(value)[:others]:
+                wrong = [*right[:index], (tool, changed(made, path, to)), *right[index + 1 :]]
+                assert judged(case, wrong).verdict.passed is False, (case.id, tool, path, to)
+        assert judged(case, right[:index] + right[index + 1 :]).verdict.passed is False
+    return leaves
+
+
 FILES = sorted((Path(__file__).parents[3] / "scenarios").rglob("cases.yaml"))
 SUITES = [(Place(str(p)), document) for p in FILES for document in read_yaml(p.read_bytes()).data]
 
 
 @pytest.mark.parametrize(("place", "document"), SUITES, ids=[one["id"] for _, one in SUITES])
 def test_changing_any_leaf_of_any_shipped_case_fails_it(place: Place, document: Any) -> None:
-    case = read_case(place, document).case
-    right = [(e.tool, arguments_for(e)) for e in case.expected]
-    assert judged(case, right).verdict.passed is True
-    for index, (tool, made) in enumerate(right):
-        for path in leaf_paths(made):
-            value: Any = made
-            for step in path:
-                value = value[step]
-            for to in other_than(value):
-                wrong = [*right[:index], (tool, changed(made, path, to)), *right[index + 1 :]]
-                assert judged(case, wrong).verdict.passed is False, (tool, path, to)
-        assert judged(case, right[:index] + right[index + 1 :]).verdict.passed is False
+    refuses_any_other_leaf(read_case(place, document).case, others=5)
+
+
+TRAPS = read_yaml((Path(__file__).parents[2] / "data/cases/traps.yaml").read_bytes()).data
+STRICT = [trap for trap in TRAPS if "$" not in str(trap["expected"])]
+
+
+def calls_in(listed: Any) -> list[Any]:
+    """The calls of a trap: ``[tool, arguments]``, and lists of such."""
+    if not listed or isinstance(listed[0], list):
+        return [found for one in listed for found in calls_in(one)]
+    return [listed]
+
+
+@pytest.mark.parametrize("trap", STRICT, ids=lambda trap: str(trap["name"]))
+def test_changing_any_leaf_of_any_trap_fails_it(trap: dict[str, Any]) -> None:
+    expected = tuple(
+        Expectation(tool=tool, arguments=arguments)
+        for tool, arguments in calls_in(trap["expected"])
+    )
+    if all(one.arguments is not None for one in expected):
+        refuses_any_other_leaf(Case(id=trap["name"], expected=expected), others=5)
+
+
+CORPORA = sorted((Path(__file__).parents[4] / "shared" / "corpora").glob("*/cases*.jsonl"))
+
+
+@pytest.mark.skipif(not CORPORA, reason="the corpora are no part of a clone")
+@pytest.mark.parametrize("path", CORPORA, ids=[f"{p.parent.name}/{p.stem}" for p in CORPORA])
+def test_changing_any_leaf_of_any_case_of_a_corpus_fails_it(path: Path) -> None:
+    """One other value a leaf; thousands where thousands of examples are asked for."""
+    others = 5 if settings().max_examples > 1_000 else 1
+    seen: set[str] = set()
+    for case in load_cases(path).cases.values():
+        expected = repr([(e.tool, e.arguments) for e in case.expected])
+        if case.expected and expected not in seen:
+            seen.add(expected)
+            refuses_any_other_leaf(case, others)
 
 
 @given(
@@ -215,23 +267,26 @@ def test_parts_scored_apart_add_up_to_the_whole(
     case = case_of(expected)
     results = [
         judge_trajectory(
-            trajectory_of(*(call(tool, made, outcome=outcome) for tool, made, outcome in run)),
+            trajectory_of(
+                *(call(tool, made, outcome=outcome) for tool, made, outcome in run),
+                trajectory_id=str(number),
+            ),
             None,
             case,
             Thresholds(),
         )
-        for run in runs
+        for number, run in enumerate(runs)
     ]
-    whole, first, second = Counts(), Counts(), Counts()
-    for index, result in enumerate(results):
-        whole.count(result)
-        (first if index < cut else second).count(result)
+    whole, first, second = (counted(part) for part in (results, results[:cut], results[cut:]))
     first.add(second)
-    for name, share in whole.whole.shares.items():
-        assert (first.whole.shares[name].hits, first.whole.shares[name].of) == pytest.approx(
-            (share.hits, share.of)
-        )
-    assert (first.played, first.confused) == (whole.played, whole.confused)
+    assert first == whole
+
+
+def counted(results: list[Judged]) -> Counts:
+    counts = Counts(aggregates_of(*results))
+    for result in results:
+        counts.see(result)
+    return counts
 
 
 @given(listed.filter(len))
@@ -261,7 +316,7 @@ def test_the_assignment_is_the_best_of_all(
     """Against every possible assignment: pairs, scores, required, wholly right, ended as expected."""
     calls = trajectory_of(*(call("f", made, outcome=ended) for made, ended in actual)).calls
     calls = tuple(replace(place, retry_of=None) for place in calls)
-    found, _ = assign(expected, calls, calls)
+    found, _ = assign(expected, Precedence(None, len(expected)), calls, calls)
     slots = [
         (e, n < e.count.min and not e.optional) for e in expected for n in range(e.count.max or 0)
     ]

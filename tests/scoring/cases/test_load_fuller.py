@@ -231,6 +231,62 @@ def test_one_id_for_two_cases_names_both_places(tmp_path: Path) -> None:
         load_cases(tmp_path)
 
 
+TURNS = """
+id: refund
+turns:
+  - {input: Hello!, expected_tool_calls: []}
+  - input: I want my money back.
+    expected_tool_calls: [[{tool: get_user}, {tool: get_order, id: order}], {tool: refund}]
+  - {input: And a receipt., expected_tool_calls: [{tool: send, after: [order]}]}
+  - {need: either}
+"""
+
+
+def test_turns_are_one_list_of_calls_in_the_order_of_turns(tmp_path: Path) -> None:
+    case = loaded(tmp_path, TURNS)
+    assert [e.tool for e in case.expected] == ["get_user", "get_order", "refund", "send"]
+    assert case.before == ((), (), (0, 1), (1,))
+    assert [(turn.calls, turn.need) for turn in case.turns] == [
+        (0, None),
+        (3, None),
+        (1, None),
+        (0, "either"),
+    ]
+    assert case.turns[1].input == "I want my money back."
+    assert case.needs_by_turn == (False, True, True, None)
+    assert case.needs_tools is True
+    assert (
+        list(Draft202012Validator(json_schema()).iter_errors(read_yaml(TURNS.encode()).data)) == []
+    )
+
+
+def test_turns_without_nesting_are_in_the_listed_order(tmp_path: Path) -> None:
+    plain = "case_id: c\nturns: [{expected_calls: [{tool: a}]}, {expected_calls: [{tool: b}]}]"
+    assert loaded(tmp_path, plain).before is None
+    assert loaded(tmp_path, plain + "\norder: any").before == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("turns", "message"),
+    [
+        ("turns: 5", "turns: expected a list of turns, got a int"),
+        ("turns: [hello]", "turns.0: expected an object with expected_calls, got a str"),
+        ("turns: [{input: hi}]", "turns.0: says neither expected_calls nor need"),
+        ("turns: [{expectd_calls: []}]", "did you mean 'expected_calls'?"),
+        ("turns: [{need: maybe}]", "turns.0.need:"),
+        ("turns: [{expected_calls: a}]", "turns.0.expected_calls: expected a list of calls"),
+        ("turns: [{expected_calls: [{tol: a}]}]", "turns.0.expected_calls.0"),
+        ("turns: [{expected_calls: [{tool: a, args: {x: {$mony: 1}}}]}]", "args.x:"),
+        ("turns: []\nexpected_calls: []", "turns: give one of turns or expected_calls, not both"),
+        ("turns: []\nalternatives: []", "turns: give one of turns or alternatives, not both"),
+    ],
+)
+def test_an_error_in_a_turn_names_its_place(tmp_path: Path, turns: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        loaded(tmp_path, f"case_id: c\n{turns}\n")
+    assert message in str(caught.value)
+
+
 def test_the_published_schema_is_the_one_of_the_code() -> None:
     assert published() == as_text()
 

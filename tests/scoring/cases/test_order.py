@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolverdict.scoring.cases.order import constraints, to_blame
+from toolverdict.scoring.cases import order
+from toolverdict.scoring.cases.order import Precedence, constraints, to_blame
 from toolverdict.scoring.model import Placed
 from toolverdict.scoring.testing import call, placed
 
@@ -136,3 +137,61 @@ def _closure(size: int, before: Order | None) -> set[tuple[int, int]]:
     for _ in range(size):
         pairs |= {(i, m) for i, j in pairs for k, m in pairs if j == k}
     return pairs
+
+
+def test_what_comes_before_what_however_far() -> None:
+    listed = Precedence(None, 3)
+    assert [listed(i, j) for i, j in ((0, 1), (0, 2), (1, 0), (1, 1))] == [True, True, False, False]
+    assert [listed.rank(i) for i in (2, 0)] == [(0, 2), (0, 0)]
+    assert (listed.says_nothing, listed.before) == (False, None)
+    partial = Precedence(((1,), (2,), ()), 3)
+    assert [partial(i, j) for i, j in ((1, 0), (2, 0), (2, 1), (0, 2))] == [True, True, True, False]
+    assert sorted(range(3), key=partial.rank) == [2, 1, 0]
+    assert (partial.says_nothing, partial.before) == (False, ((1,), (2,), ()))
+    assert Precedence(((), ()), 2).says_nothing
+
+
+def test_all_that_answer_the_earlier_one_are_waited_for() -> None:
+    """The last to start, the last to end and one without an end each stand for a reason."""
+    early = call("a", at=0, lasts=9)
+    late = call("a", at=3, lasts=1)
+    open_ = call("a", at=1, end_ns=None)
+    first, second, third = placed(early, open_, late)
+    (next_,) = placed(call("b", at=5))
+    (found,) = constraints({0: [first, third], 1: [next_]}, None)
+    assert (found.broken, found.earlier) == ("premature", first)
+    (found,) = constraints({0: [third, second], 1: [next_]}, None)
+    assert (found.broken, found.held, found.earlier) == (None, None, second)
+    (found,) = constraints({0: [second, third], 1: placed(call("b", at=2))}, None)
+    assert (found.broken, found.earlier) == ("inverted", third)
+    (found,) = constraints({0: [third], 1: [next_]}, None)
+    assert (found.held, found.later) == (True, next_)
+
+
+def test_a_call_that_starts_as_the_other_ends_has_waited() -> None:
+    assert held(starting(0, 2, lasts=2)) == [True]
+    assert held(starting(0, 0, lasts=2)) == [False]  # at once is premature, and not inverted
+    (found,) = constraints(starting(0, 0, lasts=2), None)
+    assert found.broken == "premature"
+
+
+def test_a_call_that_came_too_late_is_said_so() -> None:
+    """a, b, c, d made as b, c, d, a: a alone, and it came after b, which comes later."""
+    (late,) = to_blame(starting(4, 1, 2, 3), None)
+    assert (late.call.call.tool, late.other.call.tool, late.too_early) == ("t0", "t1", False)
+
+
+def test_the_blamed_are_listed_in_time() -> None:
+    assert blamed(starting(5, 6, 2, 1)) == ["t3", "t2"]
+
+
+def test_the_blamed_are_looked_for_among_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_CALLS", 2)
+    assert blamed(starting(1, 2, 0)) == []
+    assert blamed(starting(2, 1, 3)) == ["t1"]
+
+
+def test_a_constraint_through_another_is_not_told_twice() -> None:
+    """a before b before c, and a before c as well: two constraints."""
+    assert held(starting(1, 2, 3), ((), (0,), (0, 1))) == [True, True]
+    assert held(starting(1, 2, 3, 4), ((), (), (0, 1), (2, 0))) == [True, True, True]

@@ -11,9 +11,9 @@ import pytest
 from toolverdict.instrument.yaml_files import read_yaml
 from toolverdict.scoring.cases.files import Place
 from toolverdict.scoring.cases.formats import read_case
-from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.model import Category, Thresholds, ToolCall
 from toolverdict.scoring.rates import wilson
+from toolverdict.scoring.rates.testing import aggregates_of
 from toolverdict.scoring.testing import call, trajectory_of
 from toolverdict.scoring.verdicts import judge_trajectory
 
@@ -44,8 +44,7 @@ def test_traps_are_scored_right(trap: dict[str, Any]) -> None:
     result = judge_trajectory(trajectory_of(*calls), None, case, Thresholds())
     scores = result.verdict.scores
     assert scores is not None
-    counts = Counts()
-    counts.count(result)
+    duplicates = aggregates_of(result).rates()[""].get("duplicate_call_rate")
     categories = {f.category.value for f in result.findings}
     found = {
         "precision": scores.selection_precision,
@@ -60,7 +59,7 @@ def test_traps_are_scored_right(trap: dict[str, Any]) -> None:
         "need": result.verdict.need,
         "forbidden": result.verdict.forbidden_attempted,
         "retry_waste": result.verdict.retry_waste,
-        "duplicates": getattr(counts.whole.shares.get("duplicate_call_rate"), "hits", 0),
+        "duplicates": duplicates.hits if duplicates is not None else 0,
         "passed": result.verdict.passed,
         "reason": result.verdict.reason,
         "blamed": [

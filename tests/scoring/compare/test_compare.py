@@ -141,3 +141,11 @@ def test_the_json_document_has_a_version_and_every_figure(tmp_path: Path) -> Non
     assert first["p_holm"] >= first["p"]
     assert first["worse"] is True
     assert document["waste_path"]["shown"] is False
+
+
+def test_the_command_names_cases_that_came_and_went(tmp_path: Path) -> None:
+    base = write_out(tmp_path / "a", suite(60))
+    new = write_out(tmp_path / "b", suite(60, first=7))
+    said = call(base, new).stdout
+    assert "7 cases not played any more: c0, c1, c2, c3, c4, ..." in said
+    assert "7 cases new: " in said

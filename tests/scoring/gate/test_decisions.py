@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from toolverdict.scoring.gate.checks import State, decide
 from toolverdict.scoring.gate.gate_file import Gate
 from toolverdict.scoring.gate.gated import GATED, GatedRate
-from toolverdict.scoring.gate.intervals import Moments, cluster_moments, total
 from toolverdict.scoring.gate.report import overall
+from toolverdict.scoring.intervals import Moments, cluster_moments, total
 from toolverdict.scoring.model import Share
 
 BY_KEY = {gated.key: gated for gated in GATED}

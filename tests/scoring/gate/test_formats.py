@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from toolverdict.scoring.errors import InputError
 from toolverdict.scoring.gate.checks import Check, State
 from toolverdict.scoring.gate.evidence import Culprit
 from toolverdict.scoring.gate.formats.github import (
@@ -145,6 +146,46 @@ def test_junit_is_xml_whatever_a_trace_holds(text: str) -> None:
     assert legal.fullmatch(document.decode())
 
 
+COUNT, SECONDS, TEXT = r"\d+", r"\d+(\.\d+)?", r"(?s).*"
+RESULT = {"message": TEXT, "type": TEXT}
+JUNIT: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
+    "testsuites": (
+        {"name": TEXT, "tests": COUNT, "failures": COUNT, "errors": COUNT, "time": SECONDS},
+        {"skipped": COUNT},
+        ("testsuite",),
+    ),
+    "testsuite": (
+        {"name": TEXT, "tests": COUNT, "failures": COUNT, "errors": COUNT, "time": SECONDS},
+        {"skipped": COUNT},
+        ("testcase",),
+    ),
+    "testcase": (
+        {"classname": TEXT, "name": TEXT, "time": SECONDS},
+        {"file": TEXT, "line": COUNT},
+        ("failure", "error"),
+    ),
+    "failure": (RESULT, {}, ()),
+    "error": (RESULT, {}, ()),
+}
+"""Of each element the attributes that it has, those that readers take beside them, and what may be
+inside: what Ant's reports have and CI systems read. There is no schema that all agree on; ``file``
+and ``line`` are those of pytest's family ``xunit1``."""
+
+
+@given(hostile)
+def test_junit_holds_only_what_its_readers_know(text: str) -> None:
+    elements = [ElementTree.fromstring(as_junit(spoilt(text)))]
+    assert elements[0].tag == "testsuites"
+    for element in elements:  # grows by what is inside
+        needed, others, inside = JUNIT[element.tag]
+        assert needed.keys() <= element.attrib.keys() <= needed.keys() | others.keys()
+        for name, value in element.items():
+            assert re.fullmatch({**needed, **others}[name], value)
+        assert {child.tag for child in element} <= set(inside)
+        assert element.tag != "testcase" or len(element) <= 1
+        elements.extend(element)
+
+
 @given(hostile)
 def test_an_annotation_is_one_command_on_one_line(text: str) -> None:
     lines = list(annotations(spoilt(text)))
@@ -247,3 +288,11 @@ def test_the_document_has_every_culprit() -> None:
     document: dict[str, Any] = as_document(spoilt("x"), "0.0.0")
     assert [len(check["culprits"]) for check in document["checks"]] == [60, 60, 60]
     assert document["exit_code"] == 1
+
+
+def test_a_job_summary_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "such.md"))
+    with pytest.raises(InputError, match="GITHUB_STEP_SUMMARY: cannot be written: No such file"):
+        append_job_summary(REPORT)

@@ -50,3 +50,10 @@ def test_ten_cases_that_all_pass_are_no_certainty() -> None:
     found = pass_hat(trajectories, 2)
     assert found.value == found.high == 1
     assert found.low == pytest.approx(0.741, abs=0.001)
+
+
+def test_what_was_not_judged_is_no_trial() -> None:
+    trajectories = [scored("a", {}, case="c", passed=True), scored("b", {}, case="c", passed=None)]
+    assert pass_hat(trajectories, 1).cases == 1
+    assert pass_hat(trajectories, 2).too_few == ("c",)
+    assert pass_hat([scored("x", {}, passed=True)], 1).value is None

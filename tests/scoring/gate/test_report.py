@@ -1,5 +1,6 @@
 """A gate from ``OUT`` to its answer: every check, hard failures first, culprits by span."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from toolverdict.scoring.gate.gate_file import load_gate
 from toolverdict.scoring.gate.gated import GATED
 from toolverdict.scoring.gate.report import GateReport, run_gate
 from toolverdict.scoring.gate.testing import Played, played, write_out
-from toolverdict.scoring.model import Category
+from toolverdict.scoring.model import VIOLATING, Category
 
 PAYMENT: dict[str, Any] = {"tool": "pay", "labels": '["payment"]'}
 
@@ -188,6 +189,56 @@ def test_a_drop_since_the_baseline_fails_with_its_culprits(tmp_path: Path) -> No
     few = [played(name, passed=n >= 5) for n, name in enumerate(names)]
     report = gate(tmp_path, few, {"min_pass_rate": 0.5}, baseline=before)
     assert check(report, "baseline.pass_rate").state is State.INCONCLUSIVE
+
+
+def test_a_drop_names_what_got_worse_in_that_rate_alone(tmp_path: Path) -> None:
+    """Other rates' failures, and those that the baseline had, too, are not what dropped."""
+    wrong = (Category.ARGUMENT_MISMATCH, 0, "pay: argument amount is 5, expected 6")
+    extra = (Category.EXTRA_CALL, 0, "log was called and is not expected in this case")
+    scores: dict[str, Any] = {"selection": 1.0, "arguments": 1.0, "arguments_first_attempt": 1.0}
+    names = [f"c{n}" for n in range(100)]
+
+    def run(name: str, bad: bool) -> Played:
+        if not bad:
+            return played(name, passed=True)
+        return played(name, passed=False, findings=[wrong], **{**scores, "arguments": 0.0})
+
+    late = played("c99", passed=False, findings=[extra], **{**scores, "selection": 0.5})
+    before = [run(name, n < 10) for n, name in enumerate(names[:-1])] + [late]
+    after = [run(name, n < 40) for n, name in enumerate(names[:-1])] + [late]
+    report = gate(tmp_path, after, {"min_argument_accuracy": 0.3}, baseline=before)
+    found = check(report, "baseline.argument_accuracy")
+    assert found.state is State.FAIL
+    assert sorted(one.case_id or "" for one in found.culprits) == sorted(names[10:40])
+    assert {one.message for one in found.culprits} == {wrong[2]}
+
+
+@pytest.mark.parametrize("category", sorted(VIOLATING))
+def test_every_violation_is_a_culprit_of_compliance(tmp_path: Path, category: Category) -> None:
+    broken = [
+        played(f"c{n}", passed=False, safety=0.0, findings=[(category, 0, "a rule was broken")])
+        for n in range(30)
+    ]
+    found = check(gate(tmp_path, broken, {"min_safety_compliance": 0.9}), "safety_compliance")
+    assert (found.state, len(found.culprits)) == (State.FAIL, 30)
+
+
+def test_live_traffic_has_no_cases_and_names_all(tmp_path: Path) -> None:
+    before = [played(None, passed=True, trial=n) for n in range(200)]
+    after = [played(None, passed=n >= 60, trial=n) for n in range(200)]
+    report = gate(tmp_path, after, {"min_pass_rate": 0.5}, baseline=before)
+    found = check(report, "baseline.pass_rate")
+    assert (found.state, len(found.culprits)) == (State.FAIL, 60)
+
+
+def test_a_missing_call_beside_another_is_no_culprit_of_the_need(tmp_path: Path) -> None:
+    """A tool was called where one was needed: that it was not all of them is no matter of need."""
+    missing = (Category.MISSING_CALL, 0, "audit was never called")
+    idle = [played(f"i{n}", passed=False, need="fn", findings=[missing]) for n in range(30)]
+    half = [played(f"h{n}", passed=False, need="tp", findings=[missing]) for n in range(30)]
+    found = check(gate(tmp_path, idle + half, {"min_need_recall": 0.9}), "need_recall")
+    assert found.state is State.FAIL
+    assert {one.trajectory_id[0] for one in found.culprits} == {"i"}
 
 
 def test_more_calls_without_more_success_fail(tmp_path: Path) -> None:
@@ -367,3 +418,55 @@ def test_results_without_the_newer_columns_are_read(tmp_path: Path) -> None:
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["executed", "idempotency_status"]), path)
     assert len(read_results(out).trajectories) == 2
+
+
+def test_trials_fewer_than_wanted_and_a_low_pass_hat(tmp_path: Path) -> None:
+    """Every case fails half its trials; then a case that was played once alone."""
+    half = [played(f"c{n}", passed=t == 0, trial=t) for n in range(40) for t in range(2)]
+    limits = {"min_pass_hat": {"k": 2, "min": 0.9}}
+    found = check(gate(tmp_path, half, limits), "pass_hat")
+    assert (found.state, len(found.culprits)) == (State.FAIL, 40)
+    good = [played(f"c{n}", passed=True, trial=t) for n in range(100) for t in range(2)]
+    once = check(gate(tmp_path, [*good, played("late", passed=True)], limits), "pass_hat")
+    assert once.state is State.INCONCLUSIVE
+    assert "fewer than 2 trials of 1 cases: late" in once.message
+    only = check(gate(tmp_path, [played("late", passed=True)], limits), "pass_hat")
+    assert (only.state, only.culprits) == (State.INCONCLUSIVE, ())
+
+
+def test_no_cases_were_given_is_not_a_case_that_was_lost(tmp_path: Path) -> None:
+    live = [played(None, passed=True, trial=n) for n in range(50)]
+    out = write_out(tmp_path / "out", live)
+    summary = json.loads((out / "summary.json").read_text())
+    (out / "summary.json").write_text(json.dumps({**summary, "cases": None}))
+    file = tmp_path / "gate.yaml"
+    file.write_text("tool_call_gate: {min_pass_rate: 0.5}")
+    report = run_gate(load_gate(file), read_results(out))
+    assert [one.id for one in report.checks] == ["evaluated", "pass_rate"]
+
+
+def test_a_case_set_without_cases_where_the_baseline_had_some(tmp_path: Path) -> None:
+    before = suite(passed=60)
+    fewer = gate(tmp_path, suite(passed=60), {"min_pass_rate": 0.5}, baseline=before, cases=59)
+    found = check(fewer, "case_set")
+    assert (found.state, found.message) == (State.FAIL, "59 cases were given, 60 before")
+
+
+def test_derived_counts_know_what_was_not_seen(tmp_path: Path) -> None:
+    """Without ``shares`` a reason says which rate could not be evaluated."""
+    blind: dict[str, Any] = {"arguments": None, "arguments_first_attempt": None}
+    rows = [
+        played(f"c{n}", passed=None, **{**blind, "reason": "arguments_not_captured"})
+        for n in range(3)
+    ]
+    results = read_results(write_out(tmp_path / "out", [*rows, played("d", passed=True)]))
+    moments = results.moments("argument_accuracy")
+    assert (moments.of, moments.unseen) == (1, 3)
+    assert results.moments("call_timing_accuracy").unseen == 0
+
+
+def test_without_conversations_each_trajectory_is_its_own_cluster(tmp_path: Path) -> None:
+    out = write_out(tmp_path / "out", [played(None, passed=True, trial=n) for n in range(3)])
+    path = out / "calls" / "unit-000.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["conversation_id"]), path)
+    assert len({one.cluster for one in read_results(out).trajectories}) == 3

@@ -113,6 +113,10 @@ class CompiledPolicy:
             return decision
         return replace(decision, at_best=best)
 
+    def allows_by_name(self, call: Call) -> bool:
+        """Whether the names in a call settle that it is allowed."""
+        return self._plan(call).by_name and self.decide(call).effect is Effect.ALLOW
+
     def watches(self, tool: str, labels: frozenset[str]) -> bool:
         """Whether some rule looks back at calls of a tool, besides at which succeeded."""
         return any(rule.watches(tool, labels) for rule in self._rules)

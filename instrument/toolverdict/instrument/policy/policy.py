@@ -145,6 +145,10 @@ class Policy(Part):
         """Whether ``Call.earlier`` must hold calls of a tool with these labels."""
         return self._compiled.watches(tool, labels)
 
+    def allows_by_name(self, tool: str, labels: frozenset[str], agent: str | None) -> bool:
+        """Whether every call of a tool is allowed, whatever else is known of it."""
+        return self._compiled.allows_by_name(Call(tool, labels, agent))
+
     def decide(self, call: Call, /) -> Decision:
         """Say what happens to a call. Whatever goes wrong while deciding denies it."""
         try:

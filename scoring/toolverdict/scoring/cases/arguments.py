@@ -4,7 +4,7 @@ What is equal is said in :mod:`toolverdict.scoring.cases.equality`, and how an a
 compared otherwise in :mod:`toolverdict.scoring.cases.plans`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,11 @@ from toolverdict.scoring.cases.plans import (
     accepts_missing,
     compare,
     leaves_of,
+    measured,
     plan_of,
     reads_as_number,
 )
-from toolverdict.scoring.model import Json
+from toolverdict.scoring.model import Json, Measured
 from toolverdict.scoring.values import parse
 
 _NOTHING = Context()
@@ -109,9 +110,7 @@ class Arguments:
             actual: what the call carried. Anything but an object, or the text of one, has no key.
             context: what comparators may look at beside the arguments.
         """
-        quoted = 0
-        while isinstance(actual, str) and quoted < _MAX_QUOTED:
-            actual, quoted = parse(actual), quoted + 1
+        actual = _read(actual)
         if not isinstance(actual, dict):
             why = "is missing, since the call carried no arguments object"
             missing = tuple(Mismatch(key, value, None, why) for key, value in self.expected.items())
@@ -121,8 +120,9 @@ class Arguments:
         doubtful: list[Mismatch] = []
         coerced: list[str] = []
         for key, plan in self._plans.items():
-            value = actual.get(key, self._defaults.get(key, MISSING))
-            if value is MISSING and not accepts_missing(plan):
+            maybe = accepts_missing(plan)
+            value = actual.get(key, MISSING if maybe else self._defaults.get(key, MISSING))
+            if value is MISSING and not maybe:
                 wrong.append(Mismatch(key, self.expected[key], None, "is missing"))
                 continue
             found = compare(plan, value, key, context)
@@ -142,9 +142,25 @@ class Arguments:
             return Comparison(right, compared + len(extra), (*wrong, *extra), *notes)
         return Comparison(right, compared, tuple(wrong), *notes)
 
+    def measured(self, actual: Json) -> Iterator[Measured]:
+        """How near to what is expected each key is, wherever its comparator measures that."""
+        actual = _read(actual)
+        if isinstance(actual, dict):
+            for key, plan in self._plans.items():
+                if key in actual:
+                    yield from measured(plan, actual[key], key)
+
     def _is_default(self, key: str, value: Json) -> bool:
         """Whether a key only spells out what the tool would have taken without it."""
         return key in self._defaults and difference(self._defaults[key], value) is None
+
+
+def _read(actual: Json) -> Json:
+    """The arguments, where they were written as text."""
+    quoted = 0
+    while isinstance(actual, str) and quoted < _MAX_QUOTED:
+        actual, quoted = parse(actual), quoted + 1
+    return actual
 
 
 def compare_arguments(expected: Mapping[str, Json], actual: Json, *, exact: bool) -> Comparison:

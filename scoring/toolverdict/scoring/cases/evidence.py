@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolverdict.scoring.cases.assignment import Assignment, Pair, ended_as_expected, tool_of
+from toolverdict.scoring.cases.assignment import Assignment
 from toolverdict.scoring.cases.model import Expectation, Way
-from toolverdict.scoring.cases.order import Constraint, Late, precedes
+from toolverdict.scoring.cases.order import Constraint, Late, Precedence
+from toolverdict.scoring.cases.pairing import Pair, ended_as_expected, tool_of
 from toolverdict.scoring.cases.plans import EQUAL, Mismatch
 from toolverdict.scoring.model import Category, Finding, Placed, Trajectory
 
@@ -18,6 +19,7 @@ class Evidence:
 
     trajectory: Trajectory
     way: Way
+    precedes: Precedence
     assignment: Assignment
     ordered: Sequence[Constraint]
     blamed: Sequence[Late]
@@ -91,11 +93,10 @@ def _why_extra(place: Placed, expected: Sequence[Expectation]) -> str:
 def _due(index: int, evidence: Evidence) -> tuple[int, int]:
     """Between which times the missing call was due, by the matched calls around it."""
     opens, closes = -1, _END
-    before = evidence.way.before
     for pair in evidence.assignment.pairs:
-        if precedes(pair.expected, index, before):
+        if evidence.precedes(pair.expected, index):
             opens = max(opens, pair.call.call.start_ns)
-        elif precedes(index, pair.expected, before):
+        elif evidence.precedes(index, pair.expected):
             closes = min(closes, pair.call.call.start_ns)
     return opens, closes
 

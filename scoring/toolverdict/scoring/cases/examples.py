@@ -7,7 +7,7 @@ from toolverdict.scoring.cases.comparators.money import Money
 from toolverdict.scoring.cases.comparators.numbers import Range
 from toolverdict.scoring.cases.comparators.presence import Enum
 from toolverdict.scoring.cases.model import Expectation
-from toolverdict.scoring.cases.plans import Constant, Items, Leaf, Object, Plan
+from toolverdict.scoring.cases.plans import Constant, Items, Leaf, Object, Optional, Plan
 from toolverdict.scoring.model import Json
 
 
@@ -22,8 +22,11 @@ def example_of(plan: Plan) -> Json:
     """A value that a plan takes for right, or the nearest to one that it tells of."""
     if isinstance(plan, Constant):
         return plan.value
+    if isinstance(plan, Optional):
+        return example_of(plan.inner)
     if isinstance(plan, Object):
-        return {key: example_of(inner) for key, inner in plan.keys.items()}
+        found = {key: example_of(inner) for key, inner in plan.keys.items()}
+        return {key: value for key, value in found.items() if value is not MISSING}
     if isinstance(plan, Items):
         return [example_of(inner) for inner in plan.items]
     return _of_comparator(plan)

@@ -11,23 +11,31 @@ from dataclasses import dataclass
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.scoring.attempts import chains
 from toolverdict.scoring.cases.arguments import Comparison
-from toolverdict.scoring.cases.assignment import (
-    Assignment,
-    Pair,
-    assign,
-    ended_as_expected,
-    first_tries,
-    tool_of,
-)
+from toolverdict.scoring.cases.assignment import Assignment, assign, first_tries
 from toolverdict.scoring.cases.evidence import Evidence, findings_of, wrong_tools
 from toolverdict.scoring.cases.limits import limit_findings
 from toolverdict.scoring.cases.model import Case, Expectation, Reaction, Way
-from toolverdict.scoring.cases.need import Cell, need, treatment
-from toolverdict.scoring.cases.order import Constraint, constraints, to_blame
+from toolverdict.scoring.cases.need import (
+    Cell,
+    Treatment,
+    need_findings,
+    needs,
+    treatment,
+    whole,
+)
+from toolverdict.scoring.cases.order import Constraint, Precedence, constraints, to_blame
+from toolverdict.scoring.cases.pairing import (
+    Pair,
+    compare,
+    ended_as_expected,
+    may_pair,
+    tool_of,
+)
+from toolverdict.scoring.cases.references import Answers
 from toolverdict.scoring.model import (
     CaseScores,
-    Category,
     Finding,
+    Measured,
     Part,
     Placed,
     Share,
@@ -77,9 +85,12 @@ def _nearness(scores: CaseScores) -> tuple[float, float, float]:
 def _judge(
     trajectory: Trajectory, case: Case, way: Way, attempts: Sequence[Sequence[Placed]]
 ) -> Judgement:
+    precedes = Precedence(way.before, len(way.expected))
+    attempts, assignment, answers = _assigned(trajectory, way, precedes, attempts)
     chain_of = {chain[-1].index: chain for chain in attempts}
-    assignment, answers = assign(way.expected, [chain[-1] for chain in attempts], trajectory.calls)
-    treated = {place.index: treatment(case.extra, place) for place in assignment.extra}
+    treated = {
+        place.index: _treatment(case, place, way.expected, answers) for place in assignment.extra
+    }
     extra = tuple(place for place in assignment.extra if treated[place.index] != "allow")
     assignment = Assignment(assignment.pairs, assignment.missing, extra)
     matched: dict[int, list[Placed]] = {}
@@ -89,12 +100,19 @@ def _judge(
     named = [p for p in assignment.pairs if way.expected[p.expected].arguments is not None]
     tries = [chain[0] for chain in attempts]
     first = first_tries(way.expected, named, tries, answers)
-    evidence = Evidence(trajectory, way, assignment, ordered, to_blame(matched, way.before))
+    evidence = Evidence(
+        trajectory, way, precedes, assignment, ordered, to_blame(matched, way.before)
+    )
     confused = wrong_tools(evidence)
-    cell = need(case, bool(assignment.pairs or extra))
+    counted = [
+        place
+        for last in (*(pair.call for pair in assignment.pairs), *extra)
+        for place in chain_of[last.index]
+    ]
+    cells = needs(case, trajectory, counted)
     findings = (
         *findings_of(evidence, confused),
-        *_need_findings(trajectory, way, cell),
+        *need_findings(case, evidence, cells, counted),
         *limit_findings(trajectory, case.limits),
     )
     allowed = sum(len(chain_of[i]) for i, how in treated.items() if how == "allow")
@@ -117,6 +135,12 @@ def _judge(
             for index, place in confused.items()
         ),
         parts=tuple(_parts(assignment, way.expected, named, ordered)),
+        needs=cells,
+        measured=tuple(
+            (pair.call.index, one)
+            for pair in named
+            for one in _measured(pair, way.expected[pair.expected])
+        ),
     )
     return Judgement(
         scores=scores,
@@ -126,7 +150,7 @@ def _judge(
             for p in assignment.pairs
         ),
         doubtful=any(p.comparison is not None and not p.comparison.decided for p in named),
-        need=cell,
+        need=whole(cells),
         reactions=_reactions(assignment.pairs, way.expected, chain_of),
         forbidden=frozenset(
             place.index
@@ -138,6 +162,58 @@ def _judge(
             place.index for pair in assignment.pairs for place in chain_of[pair.call.index]
         ),
     )
+
+
+def _assigned(
+    trajectory: Trajectory,
+    way: Way,
+    precedes: Precedence,
+    attempts: Sequence[Sequence[Placed]],
+) -> tuple[Sequence[Sequence[Placed]], Assignment, Answers]:
+    """The last attempts assigned; and what counts as the attempts of one call.
+
+    A failed attempt answers for itself where the case lacks a call of the tool that may fail.
+    """
+    for together in (True, False):
+        last = [chain[-1] for chain in attempts]
+        assignment, answers = assign(way.expected, precedes, last, trajectory.calls)
+        lacking = [way.expected[index] for index in assignment.missing] if together else []
+        apart = {tool_of(e.tool) for e in lacking if e.outcome != "success" or e.on_result}
+        if not any(len(chain) > 1 and tool_of(chain[0].call.tool) in apart for chain in attempts):
+            break
+        attempts = [
+            part
+            for chain in attempts
+            for part in ([[p] for p in chain] if tool_of(chain[0].call.tool) in apart else [chain])
+        ]
+    return attempts, assignment, answers
+
+
+def _treatment(
+    case: Case, place: Placed, expected: Sequence[Expectation], answers: Answers
+) -> Treatment:
+    """What becomes of a call that answers no expectation; one past a stated count is penalised."""
+    how = treatment(case.extra, place)
+    return "penalise" if how == "allow" and _past_count(place, expected, answers) else how
+
+
+def _past_count(place: Placed, expected: Sequence[Expectation], answers: Answers) -> bool:
+    """Whether a call is right for an expectation whose count says that it is one too many."""
+    for expectation in expected:
+        stated = "count" in expectation.model_fields_set and expectation.count.max is not None
+        if stated and tool_of(expectation.tool) == tool_of(place.call.tool):
+            comparison = compare(expectation, place, answers)
+            if may_pair(expectation, place.call) and (
+                comparison is None or comparison.wholly_right
+            ):
+                return True
+    return False
+
+
+def _measured(pair: Pair, expectation: Expectation) -> Iterable[Measured]:
+    """How near the arguments of a pair are, where they were compared by that."""
+    if pair.comparison is not None and expectation.plan is not None:
+        yield from expectation.plan.measured(pair.call.call.arguments)
 
 
 def _wholly(comparison: Comparison) -> float:
@@ -217,16 +293,3 @@ def _reactions(
             if reactions is not None:
                 stated[place.index] = reactions
     return stated
-
-
-def _need_findings(trajectory: Trajectory, way: Way, cell: Cell | None) -> Iterable[Finding]:
-    """A tool was needed, the case does not say which, and none was called."""
-    if cell == "fn" and not any(expectation.least for expectation in way.expected):
-        turn = trajectory.turns[-1] if trajectory.turns else None
-        yield Finding(
-            Category.NEED_UNMET,
-            turn.span_id if turn is not None else trajectory.root_span_id,
-            "a tool had to be called, and none was",
-            at_ns=turn.start_ns if turn is not None else 0,
-            expected="a tool call",
-        )

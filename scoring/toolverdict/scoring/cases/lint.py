@@ -20,7 +20,7 @@ from toolverdict.scoring.cases.comparators.references import Ref, parse_ref
 from toolverdict.scoring.cases.examples import arguments_for
 from toolverdict.scoring.cases.load import CaseSet
 from toolverdict.scoring.cases.model import Case, Expectation, Forbidden, Way
-from toolverdict.scoring.cases.order import precedes
+from toolverdict.scoring.cases.order import Precedence
 from toolverdict.scoring.cases.plans import Constant, leaves_of
 from toolverdict.scoring.model import Captured, Placed, Thresholds, ToolCall, Trajectory
 from toolverdict.scoring.verdicts import judge_trajectory
@@ -120,6 +120,7 @@ def _forbids(rule: Forbidden, expectation: Expectation) -> bool:
 def _references(way: Way) -> Iterator[tuple[str, str]]:
     """References to calls that are not there, or whose result cannot have been known."""
     ids = {e.id: index for index, e in enumerate(way.expected) if e.id is not None}
+    precedes = Precedence(way.before, len(way.expected))
     for index, expectation in enumerate(way.expected):
         plans = expectation.plan.plans.values() if expectation.plan is not None else ()
         for leaf in (leaf for plan in plans for leaf in leaves_of(plan)):
@@ -133,7 +134,7 @@ def _references(way: Way) -> Iterator[tuple[str, str]]:
                     "unreachable_ref",
                     f"{where}: no expected call has the id {name!r}{_hint(name, list(ids))}",
                 )
-            elif not precedes(at, index, way.before):
+            elif not precedes(at, index):
                 yield (
                     "unreachable_ref",
                     f"{where}: {name!r} does not come before it; say after: [{name}]",

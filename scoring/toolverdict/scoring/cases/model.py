@@ -164,19 +164,34 @@ class Limits(_Frozen):
     per_tool: dict[Name, Most] = Field(default_factory=dict)
 
 
+Need = Literal["required", "forbidden", "either"]
+
+
+class Turn(_Frozen):
+    """What the user says in one turn, and how many of the expected calls, in order, answer it.
+
+    ``need`` None: it follows from these calls.
+    """
+
+    input: str | None = None
+    need: Need | None = None
+    calls: int = Field(ge=0)
+
+
 class Case(_Frozen):
     """A labelled task. ``need`` None: it follows from what is expected.
 
-    ``expected`` and ``before`` are the one way to do it, ``alternatives`` are several; ``trials``
-    is how often it should be played.
+    ``expected`` and ``before`` are the one way to do it, ``alternatives`` are several; ``turns`` cut
+    the one way into what each user turn needs; ``trials`` is how often it should be played.
     """
 
     id: Name
     input: str | None = None
-    need: Literal["required", "forbidden", "either"] | None = None
+    need: Need | None = None
     expected: tuple[Expectation, ...] = ()
     before: tuple[tuple[int, ...], ...] | None = None
     alternatives: tuple[Way, ...] = ()
+    turns: tuple[Turn, ...] = ()
     forbidden: tuple[Forbidden, ...] = ()
     extra: Extra = Extra()
     limits: Limits = Limits()
@@ -186,6 +201,8 @@ class Case(_Frozen):
     def _consistent(self) -> Self:
         if self.expected and self.alternatives:
             raise ValueError("expects calls and alternatives; write the calls as one alternative")
+        if self.turns and sum(turn.calls for turn in self.turns) != len(self.expected):
+            raise ValueError("the turns must have all expected calls, each once")
         return self
 
     @property
@@ -197,11 +214,30 @@ class Case(_Frozen):
     def needs_tools(self) -> bool | None:
         """Whether a tool has to be called; None: it may be, or not."""
         if self.need is not None:
-            return {"required": True, "forbidden": False, "either": None}[self.need]
+            return _SAID[self.need]
         least = [sum(e.least for e in way.expected) for way in self.ways]
         if all(least):
             return True
         return None if any(least) or any(way.expected for way in self.ways) else False
+
+    @property
+    def needs_by_turn(self) -> tuple[bool | None, ...]:
+        """The same for each user turn; empty where the case does not tell them apart."""
+        needs: list[bool | None] = []
+        first = 0
+        for turn in self.turns:
+            calls = self.expected[first : first + turn.calls]
+            first += turn.calls
+            if turn.need is not None:
+                needs.append(_SAID[turn.need])
+            elif any(expectation.least for expectation in calls):
+                needs.append(True)
+            else:
+                needs.append(None if calls else False)
+        return tuple(needs)
+
+
+_SAID: Mapping[Need, bool | None] = {"required": True, "forbidden": False, "either": None}
 
 
 def _listed(names: frozenset[str]) -> str:

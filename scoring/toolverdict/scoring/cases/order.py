@@ -88,15 +88,32 @@ def to_blame(
     return blamed
 
 
-def precedes(one: int, other: int, before: Sequence[Sequence[int]] | None) -> bool:
-    """Whether one expectation comes before another, however far."""
-    return one < other if before is None else one in predecessors(other, before)
+class Precedence:
+    """Which of a way's expectations, by index, come before which, however far."""
+
+    def __init__(self, before: Sequence[Sequence[int]] | None, count: int) -> None:
+        """``before`` as in :func:`constraints`; ``count`` is how many expectations there are."""
+        self.before = before
+        self._all = (
+            None if before is None else [predecessors(index, before) for index in range(count)]
+        )
+
+    def __call__(self, one: int, other: int) -> bool:
+        """Whether ``one`` comes before ``other``."""
+        return one < other if self._all is None else one in self._all[other]
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no expectation comes before another."""
+        return self._all is not None and not any(self._all)
+
+    def rank(self, index: int) -> tuple[int, int]:
+        """By what to sort expectations so that none stands behind one that it comes before."""
+        return (0 if self._all is None else len(self._all[index])), index
 
 
-def predecessors(index: int, before: Sequence[Sequence[int]] | None) -> frozenset[int]:
+def predecessors(index: int, before: Sequence[Sequence[int]]) -> frozenset[int]:
     """Every expectation that comes before this one, however far."""
-    if before is None:
-        return frozenset(range(index))
     found: set[int] = set()
     waiting = list(before[index])
     while waiting:

@@ -23,7 +23,7 @@ from toolverdict.scoring.cases.comparators.base import (
     undecided,
 )
 from toolverdict.scoring.cases.comparators.identifiers import Id
-from toolverdict.scoring.cases.comparators.registry import LIST, ComparatorError, make
+from toolverdict.scoring.cases.comparators.registry import LIST, OPTIONAL, ComparatorError, make
 from toolverdict.scoring.cases.comparators.times import Time, is_timestamp
 from toolverdict.scoring.cases.equality import (
     MAX_DEPTH,
@@ -33,7 +33,7 @@ from toolverdict.scoring.cases.equality import (
     shown,
     wrong_length,
 )
-from toolverdict.scoring.model import Json
+from toolverdict.scoring.model import Json, Measured
 
 _LITERAL = frozenset({"$int", "$t"})
 """How captured arguments write what JSON cannot hold; no comparators."""
@@ -106,7 +106,14 @@ class Items:
     chosen: Chosen = "inferred"
 
 
-Plan: TypeAlias = Constant | Leaf | Object | Items
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """What an argument must be if it is there."""
+
+    inner: "Plan"
+
+
+Plan: TypeAlias = Constant | Leaf | Object | Items | Optional
 
 
 def plan_of(
@@ -132,7 +139,7 @@ def plan_of(
     if isinstance(value, dict):
         named = [name for name in value if name.startswith("$")]
         if named and named[0] not in _LITERAL:
-            return _named(value, named, path)
+            return _named(value, named, key, schema, path)
         known = schema.get("properties") or {}
         keys = {k: plan_of(v, k, _schema_of(known, k), (*path, k)) for k, v in value.items()}
         return _folded(Object(value, keys), value)
@@ -158,18 +165,41 @@ def compare(plan: Plan, actual: Json, path: str, context: Context) -> Mismatch |
 
 def accepts_missing(plan: Plan) -> bool:
     """Whether an argument that is not there may be right."""
-    return isinstance(plan, Leaf) and plan.comparator.accepts_missing
+    return isinstance(plan, Optional) or (
+        isinstance(plan, Leaf) and plan.comparator.accepts_missing
+    )
 
 
 def reads_as_number(plan: Plan, actual: Json) -> bool:
     """Whether a text was read as a number, since the tool's schema says that it is one."""
+    if isinstance(plan, Optional):
+        return reads_as_number(plan.inner, actual)
     return isinstance(plan, Constant) and plan.reads_numbers and _number(actual) is not None
+
+
+def measured(plan: Plan, actual: Json, path: str) -> Iterator[Measured]:
+    """How near to what is expected an argument is, wherever the comparator measures that."""
+    if isinstance(plan, Leaf):
+        found = plan.comparator.measure(actual) if isinstance(plan.comparator, Kind) else None
+        if found is not None:
+            yield Measured(path, plan.comparator.kind, *found)
+    elif isinstance(plan, Optional):
+        yield from measured(plan.inner, actual, path)
+    elif isinstance(plan, Object) and isinstance(actual, Mapping):
+        for key, inner in plan.keys.items():
+            if key in actual:
+                yield from measured(inner, actual[key], below(path, key))
+    elif isinstance(plan, Items) and plan.in_order and isinstance(actual, list):
+        for index, (inner, item) in enumerate(zip(plan.items, actual, strict=False)):
+            yield from measured(inner, item, f"{path}[{index}]")
 
 
 def leaves_of(plan: Plan) -> Iterator[Leaf]:
     """Every comparator in a plan."""
     if isinstance(plan, Leaf):
         yield plan
+    elif isinstance(plan, Optional):
+        yield from leaves_of(plan.inner)
     elif isinstance(plan, Object):
         for inner in plan.keys.values():
             yield from leaves_of(inner)
@@ -190,7 +220,13 @@ def _schema_of(properties: Json, key: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, Mapping) else None
 
 
-def _named(value: dict[str, Json], named: list[str], path: tuple[str | int, ...]) -> Plan:
+def _named(
+    value: dict[str, Json],
+    named: list[str],
+    key: str,
+    schema: Mapping[str, Any],
+    path: tuple[str | int, ...],
+) -> Plan:
     if len(named) > 1:
         raise PlanError(path, f"names two comparators, {named[0]} and {named[1]}; give one")
     name = named[0].removeprefix("$")
@@ -198,6 +234,11 @@ def _named(value: dict[str, Json], named: list[str], path: tuple[str | int, ...]
     try:
         if name == LIST:
             return _list(value[named[0]], options, (*path, named[0]))
+        if name == OPTIONAL:
+            if options:
+                unknown = f"$optional: unknown option {min(options)!r}; it has none"
+                raise PlanError(path, unknown)
+            return Optional(plan_of(value[named[0]], key, schema, (*path, named[0])))
         return Leaf(make(name, value[named[0]], options), "case")
     except ComparatorError as error:
         raise PlanError(path, str(error)) from error
@@ -275,6 +316,9 @@ def _mismatches(plan: Plan, actual: Json, path: str, context: Context) -> Iterat
         unlike = _asked(plan.comparator, actual, context)
         if unlike is not None:
             yield _mismatch(plan, unlike, actual, path)
+    elif isinstance(plan, Optional):
+        if actual is not MISSING:
+            yield from _mismatches(plan.inner, actual, path, context)
     elif isinstance(plan, Object):
         if isinstance(actual, Mapping):
             yield from _keys(plan, actual, path, replace(context, siblings=actual))

@@ -18,6 +18,7 @@ SCHEMA_ID: Final = "urn:toolverdict:cases:1"
 _NAME: Final = {"type": "string", "minLength": 1}
 _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
 _ARGUMENTS: Final = {"type": "object", "additionalProperties": {"$ref": "#/$defs/value"}}
+_NEED: Final = {"enum": ["required", "forbidden", "either"]}
 _ORDER: Final = {"enum": ["listed", "any"]}
 _TREATMENT: Final = {"enum": ["penalise", "allow", "forbid"]}
 
@@ -69,6 +70,16 @@ def _case() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
+    turn = {
+        "type": "object",
+        "properties": {
+            "input": {"type": "string"},
+            "need": _NEED,
+            "expected_calls": calls,
+            "expected_tool_calls": calls,
+        },
+        "additionalProperties": False,
+    }
     said = ("expected_calls", "expected_tool_calls", "forbidden_calls", "forbidden_tool_calls")
     return {
         "type": "object",
@@ -77,10 +88,15 @@ def _case() -> dict[str, Any]:
             "case_id": _NAME,
             "input": {"type": "string"},
             "meta": {"description": "Notes of your own."},
-            "need": {"enum": ["required", "forbidden", "either"]},
+            "need": _NEED,
             "expected_calls": calls,
             "expected_tool_calls": calls,
             "alternatives": {"type": "array", "items": {"anyOf": [calls, way]}},
+            "turns": {
+                "description": "Of a conversation: what the user says in each turn, and needs.",
+                "type": "array",
+                "items": turn,
+            },
             "order": _ORDER,
             "forbidden_calls": forbidden,
             "forbidden_tool_calls": forbidden,
@@ -103,7 +119,7 @@ def _case() -> dict[str, Any]:
         },
         "allOf": [
             {"anyOf": [{"required": ["id"]}, {"required": ["case_id"]}]},
-            {"anyOf": [{"required": [key]} for key in (*said, "alternatives", "need")]},
+            {"anyOf": [{"required": [key]} for key in (*said, "alternatives", "turns", "need")]},
         ],
     }
 

@@ -33,14 +33,19 @@ def forbidden_calls(
     case that forbids any.
     """
     states: dict[int, ForbiddenState | None] = {}
+    rules = _rules(case)
     for place, ruling in zip(trajectory.calls, rulings, strict=True):
         # Where nobody decided, the policy forbids nothing; where it could not decide, that is unknown.
         undecidable = ruling.unknown and ruling.forbidden is None
         ruled = None if undecidable else ruling.forbidden is True
+        if not rules and not unexpected:
+            if ruled is not False:
+                states[place.index] = _state(place) if ruled else None
+            continue
         hits = [
             ruled,
             place.index in unexpected,
-            *(_forbids(rule, place, trajectory) for rule in _rules(case)),
+            *(_forbids(rule, place, trajectory) for rule in rules),
         ]
         if any(hit is True for hit in hits):
             states[place.index] = _state(place)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, ndtr, stdtr, stdtrit
 
 from toolverdict.scoring.gate.evidence import Scored
-from toolverdict.scoring.gate.intervals import Moments, zero_events_bound
+from toolverdict.scoring.intervals import Moments, zero_events_bound
 from toolverdict.scoring.model import Share
 from toolverdict.scoring.rates import Rate
 

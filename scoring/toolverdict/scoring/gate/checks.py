@@ -17,8 +17,8 @@ from toolverdict.scoring.compare.differences import Difference
 from toolverdict.scoring.gate.evidence import TRACE_FIELDS, Culprit, Results
 from toolverdict.scoring.gate.gate_file import Gate, WastePathLimits
 from toolverdict.scoring.gate.gated import GATED, GatedRate
-from toolverdict.scoring.gate.intervals import Moments, units_for
 from toolverdict.scoring.gate.repeats import pass_hat
+from toolverdict.scoring.intervals import Moments, units_for
 from toolverdict.scoring.rates import Rate
 
 _MOST_NAMED = 5
@@ -240,7 +240,7 @@ def _baseline(
     )
     yield _case_set(found, results, baseline)
     for gated, one in zip(rates, found.differences, strict=True):
-        yield _drop(gated, one, gate, found, results)
+        yield _drop(gated, one, gate, found, results, baseline)
     if gate.waste_path is not None:
         yield _waste(found, results)
 
@@ -259,9 +259,14 @@ def _case_set(found: Comparison, results: Results, baseline: Results) -> Check:
 
 
 def _drop(
-    gated: GatedRate, one: Difference, gate: Gate, found: Comparison, results: Results
+    gated: GatedRate,
+    one: Difference,
+    gate: Gate,
+    found: Comparison,
+    results: Results,
+    baseline: Results,
 ) -> Check:
-    """How much worse a rate may be than the baseline's."""
+    """How much worse a rate may be than the baseline's; of cases, those that got worse are named."""
     margin = gate.max_drop_from_baseline
     state = State.INCONCLUSIVE
     if one.difference is not None and one.low is not None and one.high is not None:
@@ -278,8 +283,18 @@ def _drop(
         f"{gated.words} since the baseline: {one}, at most {margin:g} worse wanted "
         f"({found.mode}, {one.method}, {one.units} {'cases' if found.mode == 'paired' else 'clusters'})",
         limit=margin,
-        culprits=gated.culprits(results) if state is State.FAIL else (),
+        culprits=_dropped(gated, found, results, baseline) if state is State.FAIL else (),
     )
+
+
+def _dropped(
+    gated: GatedRate, found: Comparison, results: Results, baseline: Results
+) -> tuple[Culprit, ...]:
+    culprits = gated.culprits(results)
+    if found.mode == "live":
+        return culprits
+    worse = gated.worse_cases(baseline, results)
+    return tuple(culprit for culprit in culprits if culprit.case_id in worse)
 
 
 def _waste(found: Comparison, results: Results) -> Check:

@@ -14,7 +14,7 @@ from toolverdict.scoring import summary as summary_form
 from toolverdict.scoring import tables
 from toolverdict.scoring.errors import InputError
 from toolverdict.scoring.gate.derived import derived_shares
-from toolverdict.scoring.gate.intervals import Moments, cluster_moments, total
+from toolverdict.scoring.intervals import Moments, cluster_moments, total
 from toolverdict.scoring.model import Category, Share
 from toolverdict.scoring.results import SUMMARY
 

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 
 from toolverdict.scoring.gate.evidence import Scored
-from toolverdict.scoring.gate.intervals import zero_events_bound
+from toolverdict.scoring.intervals import zero_events_bound
 
 _REPEATS = 2000
 

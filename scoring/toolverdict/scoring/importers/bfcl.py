@@ -11,7 +11,7 @@ Source: https://github.com/ShishirPatil/gorilla, ``berkeley-function-call-leader
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from toolverdict.scoring.importers.imported import CaseDict, Losses
 from toolverdict.scoring.importers.nodes import Node
 
 _LEFT_OUT = ""
-_MAX_WAYS = 16
 _MAX_VALUES = 64
 _TEXTS = "texts are compared exactly; BFCL ignores letter case, spaces and , . / - _ * ^"
 _EMPTY = "an argument that may be left out must not be an empty text, which BFCL takes, too"
@@ -30,11 +29,10 @@ _ANSWER = "the answer is a text, not calls: no case was made"
 
 
 class _Call(NamedTuple):
-    """An expected call: arguments that must be there, and those that may be."""
+    """An expected call; ``exact``: no other argument may be there."""
 
     tool: str
-    required: dict[str, Any]
-    optional: dict[str, Any]
+    arguments: dict[str, Any]
     exact: bool = True
 
 
@@ -69,8 +67,9 @@ def _answer(line: Node, losses: Losses) -> Iterator[tuple[Place, CaseDict]]:
             ordered = {"id": f"{name}#{number}", **asked}
             yield turn.place, {**ordered, "expected_tool_calls": [_written(c) for c in calls]}
     else:
-        wanted = [_possible(part, losses) for part in parts]
-        yield line.place, {"id": name, **asked, **_ways(wanted, line, losses), "order": "any"}
+        wanted = [_written(_possible(part, losses)) for part in parts]
+        expected = {"expected_tool_calls": wanted, "order": "any"}
+        yield line.place, {"id": name, **asked, **expected}
 
 
 def _asked(line: Node) -> dict[str, str]:
@@ -94,8 +93,7 @@ def _possible(part: Node, losses: Losses) -> _Call:
     ((tool, _),) = functions.items()
     if "." in tool:
         losses.add(part.place, _DOT)
-    required: dict[str, Any] = {}
-    optional: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for key, values in part.need(tool).object().items() if functions[tool] else ():
         place = part.place.at(tool, key)
         if not isinstance(values, list):
@@ -105,8 +103,9 @@ def _possible(part: Node, losses: Losses) -> _Call:
         if _LEFT_OUT in values:
             losses.add(place, _EMPTY)
         if said or not may_be_left_out:
-            (optional if may_be_left_out else required)[key] = _value(Node(place, said), losses)
-    return _Call(tool, required, optional)
+            value = _value(Node(place, said), losses)
+            arguments[key] = {"$optional": value} if may_be_left_out else value
+    return _Call(tool, arguments)
 
 
 def _value(node: Node, losses: Losses) -> Any:
@@ -162,38 +161,8 @@ def _holds_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _ways(calls: Sequence[_Call], line: Node, losses: Losses) -> CaseDict:
-    """One way for every set of optional arguments that are left out, while they are few."""
-    optional = [(number, key) for number, call in enumerate(calls) for key in call.optional]
-    if not optional:
-        return {"expected_tool_calls": [_written(call) for call in calls]}
-    if 2 ** len(optional) > _MAX_WAYS:
-        what = "arguments that may be left out are not compared where they make too many ways"
-        losses.add(line.place, what)
-        loose = [call._replace(exact=call.exact and not call.optional) for call in calls]
-        return {"expected_tool_calls": [_written(call) for call in loose]}
-    ways = []
-    for given in product((True, False), repeat=len(optional)):
-        kept = {at for at, there in zip(optional, given, strict=True) if there}
-        without = [key for number, key in optional if (number, key) not in kept]
-        ways.append(
-            {
-                "name": f"without {', '.join(without)}" if without else "all arguments",
-                "expected_tool_calls": [
-                    _written(call, {key for at, key in kept if at == number})
-                    for number, call in enumerate(calls)
-                ],
-            }
-        )
-    return {"alternatives": ways}
-
-
-def _written(call: _Call, given: set[str] | frozenset[str] = frozenset()) -> dict[str, Any]:
-    arguments = {
-        **call.required,
-        **{key: call.optional[key] for key in call.optional.keys() & given},
-    }
-    return {"tool": call.tool, "args" if call.exact else "args_subset": arguments}
+def _written(call: _Call) -> dict[str, Any]:
+    return {"tool": call.tool, "args" if call.exact else "args_subset": call.arguments}
 
 
 def _is_call(text: str) -> bool:
@@ -228,7 +197,7 @@ def _spoken(node: Node, losses: Losses) -> _Call:
         except (ValueError, TypeError, RecursionError, MemoryError):
             losses.add(node.place, "an argument that is computed is not compared")
             exact = False
-    return _Call(ast.unparse(call.func), arguments, {}, exact)
+    return _Call(ast.unparse(call.func), arguments, exact)
 
 
 def _plain(value: Any) -> Any:

@@ -100,3 +100,7 @@ class Kind(BaseModel):
     def compare(self, actual: Json, context: Context) -> Unlike | None:
         """None when ``actual`` is as expected, else why it is not."""
         raise NotImplementedError
+
+    def measure(self, actual: Json) -> tuple[float, str] | None:
+        """How near ``actual`` is, from 0 to 1, and by which method; None where nothing is measured."""
+        return None

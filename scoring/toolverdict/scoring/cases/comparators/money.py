@@ -8,6 +8,7 @@ readers would read differently (``1,234``) is undecided.
 
 import re
 from decimal import Decimal
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 from unicodedata import normalize
 
@@ -90,11 +91,17 @@ class Money(Kind):
 
     @model_validator(mode="after")
     def _an_amount(self) -> Self:
-        if not isinstance(read_amount(self.value), Amount):
-            raise ValueError("expected an amount that can be read in one way only")
+        _ = self._wanted
         if self.minor_units and self.currency is None:
             raise ValueError("minor_units needs the currency, which says how many there are")
         return self
+
+    @cached_property
+    def _wanted(self) -> Amount:
+        found = read_amount(self.value)
+        if isinstance(found, Unlike):
+            raise ValueError("expected an amount that can be read in one way only")
+        return found
 
     @property
     def expected(self) -> Json:
@@ -103,11 +110,9 @@ class Money(Kind):
 
     def compare(self, actual: Json, context: Context) -> Unlike | None:
         """Right if the amount is within the tolerance and the currency is the same."""
-        wanted, got = read_amount(self.value), read_amount(actual)
+        wanted, got = self._wanted, read_amount(actual)
         if isinstance(got, Unlike):
             return got
-        if not isinstance(wanted, Amount):
-            return wanted
         number = got.number
         if self.minor_units and self.currency is not None:
             number = number.scaleb(-_PLACES.get(self.currency, 2))
@@ -118,9 +123,8 @@ class Money(Kind):
     def _currency(
         self, inside: frozenset[str] | None, actual: Json, context: Context
     ) -> Unlike | None:
-        wanted = read_amount(self.value)
-        own = wanted.currencies if isinstance(wanted, Amount) else None
-        allowed = frozenset({self.currency}) if self.currency is not None else own
+        own = frozenset({self.currency}) if self.currency is not None else None
+        allowed = own or self._wanted.currencies
         if allowed is None:
             return None
         if inside is None:

@@ -48,20 +48,32 @@ class Query(Kind):
         """Right if the similarity is large enough; else says how large it is."""
         if not isinstance(actual, str):
             return Unlike(f"is {shown(actual, typed=True)}, expected a query")
-        values = self.value if isinstance(self.value, list) else [self.value]
-        similarity = _methods()[self.method]
-        try:
-            best = max(similarity(one[:_MAX_CHARS], actual[:_MAX_CHARS]) for one in values)
-        except Exception as error:  # noqa: BLE001 - somebody else's code, on a text from a trace
-            return undecided(f"cannot be compared: {self.method} raised {type(error).__name__}")
-        if not 0 <= best <= 1:
-            return undecided(f"cannot be compared: {self.method} gave {best!r}, which is no share")
+        best = self._similarity(actual)
+        if isinstance(best, Unlike):
+            return best
         if best >= self.min:
             return None
         return Unlike(
             f"is {shown(actual)}, similarity {best:.2f} by {self.method} to "
             f"{shown(self.value)}, expected at least {self.min:g}"
         )
+
+    def measure(self, actual: Json) -> tuple[float, str] | None:
+        """The similarity, right or wrong, and the method that found it."""
+        best = self._similarity(actual) if isinstance(actual, str) else None
+        return (best, self.method) if isinstance(best, float) else None
+
+    def _similarity(self, actual: str) -> float | Unlike:
+        """The similarity to the nearest of the expected queries."""
+        values = self.value if isinstance(self.value, list) else [self.value]
+        similarity = _methods()[self.method]
+        try:
+            best = max(similarity(one[:_MAX_CHARS], actual[:_MAX_CHARS]) for one in values)
+            if 0 <= best <= 1:
+                return float(best)
+        except Exception as error:  # noqa: BLE001 - somebody else's code, on a text from a trace
+            return undecided(f"cannot be compared: {self.method} raised {type(error).__name__}")
+        return undecided(f"cannot be compared: {self.method} gave {best!r}, which is no share")
 
 
 def words_and_trigrams(expected: str, actual: str) -> float:

@@ -39,7 +39,8 @@ _OURS: Mapping[str, type[Kind]] = {
     )
 }
 LIST = "list"
-"""Compared by :mod:`toolverdict.scoring.cases.plans`, since its items may be comparators."""
+OPTIONAL = "optional"
+"""Compared by :mod:`toolverdict.scoring.cases.plans`, since what they hold may be comparators."""
 
 _registered: dict[str, Factory] = {}
 
@@ -54,14 +55,14 @@ def register(name: str, factory: Factory) -> None:
     Raises:
         ComparatorError: the name is one of ours.
     """
-    if name in _OURS or name == LIST:
+    if name in builtin_names():
         raise ComparatorError(f"${name} is a comparator of toolverdict's own; take another name")
     _registered[name] = factory
 
 
 def builtin_names() -> tuple[str, ...]:
     """The names of our own comparators, sorted."""
-    return tuple(sorted({*_OURS, LIST}))
+    return tuple(sorted({*_OURS, LIST, OPTIONAL}))
 
 
 def names() -> tuple[str, ...]:

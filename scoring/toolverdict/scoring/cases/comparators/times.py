@@ -6,7 +6,7 @@ that a clock change skips or repeats there is undecided.
 """
 
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -36,20 +36,23 @@ class Time(Kind):
 
     @model_validator(mode="after")
     def _a_time(self) -> Self:
-        found = _instant(self.value, self.zone)
-        if isinstance(found, Unlike):
-            raise ValueError(f"expected a time: it {found.why}")
+        _ = self._wanted
         if self.tolerance < 0:
             raise ValueError("the tolerance is a number of seconds, at least 0")
         return self
 
+    @cached_property
+    def _wanted(self) -> datetime:
+        found = _instant(self.value, self.zone)
+        if isinstance(found, Unlike):
+            raise ValueError(f"expected a time: it {found.why}")
+        return found
+
     def compare(self, actual: Json, context: Context) -> Unlike | None:
         """Right if both are the same instant."""
-        wanted, got = _instant(self.value, self.zone), _instant(actual, self.zone)
+        wanted, got = self._wanted, _instant(actual, self.zone)
         if isinstance(got, Unlike):
             return got
-        if isinstance(wanted, Unlike):
-            return wanted
         if (wanted.tzinfo is None) != (got.tzinfo is None):
             zoneless = "is" if got.tzinfo is None else "is compared with a time"
             return undecided(f"{zoneless} without a zone; give one: {{$time: ..., zone: ...}}")

@@ -6,12 +6,12 @@ interval that took its calls for independent ones would be too narrow.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from math import fsum, sqrt
+from math import ceil, fsum, log, log1p, sqrt
 
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from toolverdict.scoring.model import Share
-from toolverdict.scoring.rates import Rate, wilson
+from toolverdict.scoring.rates.rate import Rate, wilson
 
 _FEW_CLUSTERS = 3
 _PRIOR_CORRELATION = 0.1
@@ -184,19 +184,8 @@ def zero_events_bound(of: float, confidence: float = 0.95) -> float:
 
 
 def units_for(limit: float, confidence: float = 0.95) -> int:
-    """How many units without any event show that a rate is below ``limit`` > 0: 299 for 1 %."""
-    units = 1
-    while zero_events_bound(units, confidence) > limit:
-        units *= 2
-    below = units // 2
-    while units - below > 1:
-        middle = (units + below) // 2
-        below, units = (
-            (middle, units)
-            if zero_events_bound(middle, confidence) > limit
-            else (
-                below,
-                middle,
-            )
-        )
-    return units
+    """How many units without any event show that a rate is at most ``limit`` > 0: 299 for 1 %."""
+    if limit >= confidence:
+        return 1
+    # Where the bound is the limit itself, rounding must not ask for one more.
+    return ceil(log(1 - confidence) / log1p(-limit) - 1e-9)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 from scipy.stats import binomtest
 
-from toolverdict.scoring.gate.intervals import (
+from toolverdict.scoring.intervals import (
     Moments,
     clopper_pearson,
     cluster_moments,
@@ -17,6 +18,7 @@ from toolverdict.scoring.gate.intervals import (
     zero_events_bound,
 )
 from toolverdict.scoring.model import Share
+from toolverdict.scoring.rates import Rate
 
 counts = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 clusters = st.lists(
@@ -147,3 +149,96 @@ def test_the_coverage_of_the_interval_is_what_it_says() -> None:
         low, high = moments(*zip(hits.tolist(), sizes.tolist(), strict=True)).interval()
         held += low <= p <= high
     assert held / 400 >= 0.90
+
+
+def test_a_rate_has_every_count_and_the_interval_of_its_confidence() -> None:
+    found = total([moments((1, 2), (0, 2), (2, 2)), cluster_moments([(Share(unseen=4), 1.0)])])
+    assert found.rate() == Rate(0.5, 3, 6, *found.interval(0.95), 0.6)
+    assert found.interval() == found.interval(0.95)
+    assert found.rate(0.5) == Rate(0.5, 3, 6, *found.interval(0.5), 0.6)
+    assert found.interval(0.5)[0] > found.interval(0.95)[0]
+    assert found.interval(0.5)[1] < found.interval(0.95)[1]
+    assert cluster_moments([(Share(unseen=2), 1.0)]).rate() == Rate(None, 0, 0, None, None, 0.0)
+    assert Moments().rate() == Rate(None, 0, 0, None, None, None)
+
+
+def test_korn_and_graubard_by_hand() -> None:
+    """Eight clusters, four with a hit and six with a miss, worked through with their formulas."""
+    data = [(3, 4), (0, 2), (5, 5), (0, 3), (2, 6), (4, 4), (0, 1), (6, 8)]
+    found = moments(*data)
+    hits, of = 20, 33
+    p = hits / of
+    spread = sum((h - p * m) ** 2 for h, m in data)
+    variance = spread / of**2 * 8 / 7
+    units = p * (1 - p) / variance
+    freedom = min(5, 6) - 1
+    units *= float(stdtrit(units - 1, 0.975) / stdtrit(freedom, 0.975)) ** 2
+    assert found.variance == pytest.approx(variance)
+    assert found.effective == pytest.approx(units)
+    assert found.interval() == pytest.approx(clopper_pearson(p * units, units))
+    assert not found.few_events
+
+
+def test_two_clusters_with_a_hit_are_too_few_to_measure_how_they_differ() -> None:
+    """Then at least a correlation of 0.1 is taken: 60 units in 20 clusters of 3."""
+    found = moments((3, 3), (3, 3), *[(0, 3)] * 18)
+    assert found.few_events
+    assert found.effective == pytest.approx(19)  # measured: hits come in whole clusters
+    spread = moments((1, 3), (1, 3), *[(0, 3)] * 18)
+    assert spread.effective == pytest.approx(60 / 1.2)  # 1 + 2 * 0.1
+    three = moments((3, 3), (3, 3), (3, 3), *[(0, 3)] * 17)
+    assert not three.few_events
+
+
+def test_the_standard_error_is_never_nothing() -> None:
+    """Where all is alike: one hit and one miss more than were seen."""
+    same = moments(*[(5, 5)] * 4)
+    units = same.effective
+    p = (units + 1) / (units + 2)
+    assert same.standard_error == pytest.approx(sqrt(p * (1 - p) / (units + 2)))
+    assert same.standard_error > 0
+
+
+def test_one_cluster_has_no_variance_and_counts_as_correlated() -> None:
+    one = moments((2, 10))
+    assert one.variance is None
+    assert one.effective == pytest.approx(10 / 1.9)
+    assert Moments().variance is None
+
+
+def test_weights_enter_every_sum() -> None:
+    found = cluster_moments([(Share(1, 2, 1), 2.0), (Share(3, 4), 0.5)])
+    assert found == Moments(
+        clusters=1,
+        hits=3.5,
+        of=6,
+        unseen=2,
+        hits_squared=12.25,
+        cross=21,
+        of_squared=36,
+        unit_squares=4 * 2 + 0.25 * 4,
+        hit_clusters=1,
+        miss_clusters=1,
+    )
+    assert cluster_moments([(Share(2, 2), 1.0)]).miss_clusters == 0
+    assert cluster_moments([(Share(0, 2), 1.0)]).hit_clusters == 0
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.2, 0.05, 0.01, 0.001])
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_so_many_units_show_it_and_one_fewer_does_not(limit: float, confidence: float) -> None:
+    units = units_for(limit, confidence)
+    assert zero_events_bound(units, confidence) <= limit + 1e-9
+    assert units == 1 or zero_events_bound(units - 1, confidence) > limit
+
+
+def test_a_limit_that_every_rate_keeps_needs_one_unit() -> None:
+    assert units_for(0.95) == units_for(1.0) == units_for(2.0) == 1
+    assert units_for(1 - 0.05**0.5) == 2  # the bound of two units is this limit itself
+
+
+def test_clopper_pearson_of_other_confidences() -> None:
+    expected = binomtest(3, 10).proportion_ci(0.8, method="exact")
+    assert clopper_pearson(3, 10, 0.8) == pytest.approx((expected.low, expected.high))
+    assert clopper_pearson(0, 10)[0] == 0.0
+    assert clopper_pearson(10, 10)[1] == 1.0

@@ -3,10 +3,8 @@
 Where the denominator is 0 the value is None: never 0, 1 or NaN in its place.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 from toolverdict.scoring.model import Share
 
@@ -72,35 +70,3 @@ def wilson(hits: float, of: float, z: float = _Z95) -> tuple[float, float]:
     low = 0.0 if hits <= 0 else max(0.0, (middle - spread) / scale)
     high = 1.0 if hits >= of else min(1.0, (middle + spread) / scale)
     return low, high
-
-
-_HIT, _MISS, _UNSEEN = Share(1, 1), Share(0, 1), Share(unseen=1)
-
-
-class Tally:
-    """Shares by name, summed over calls and trajectories; tallies of parts add up to the whole."""
-
-    def __init__(self, shares: Mapping[str, Share] | None = None) -> None:
-        self.shares: dict[str, Share] = dict(shares or {})
-
-    def count(self, name: str, hit: bool | None, weight: float | None = 1.0) -> None:
-        """One more unit of rate ``name``; ``hit`` None means that it could not be evaluated."""
-        one = _UNSEEN if hit is None else _HIT if hit else _MISS
-        self.add(name, one.times(weight))
-
-    def add(self, name: str, share: Share) -> None:
-        """Adds a share, of however many units, to rate ``name``."""
-        known = self.shares.get(name)
-        self.shares[name] = share if known is None else known + share
-
-    def update(self, other: "Tally") -> None:
-        """Adds every share of another, disjoint part."""
-        for name, share in other.shares.items():
-            self.add(name, share)
-
-    def rates(self, names: Iterable[str] = ()) -> dict[str, Any]:
-        """The rates as JSON objects by name; ``names`` are present even if nothing was counted."""
-        return {
-            name: Rate.of(self.shares.get(name, Share())).as_json()
-            for name in sorted({*names, *self.shares})
-        }

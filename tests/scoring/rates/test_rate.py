@@ -1,11 +1,11 @@
-"""Rates: counts, intervals, and what cannot be computed."""
+"""A rate: counts, intervals, and what cannot be computed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolverdict.scoring.model import Share
-from toolverdict.scoring.rates import Rate, Tally, wilson
+from toolverdict.scoring.rates import Rate, wilson
 
 counts = st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -41,17 +41,3 @@ def test_wilson_is_symmetric(count: tuple[int, int]) -> None:
     hits, of = count
     low, high = wilson(hits, of)
     assert wilson(of - hits, of) == pytest.approx((1 - high, 1 - low))
-
-
-@given(st.lists(st.sampled_from([True, False, None]), max_size=30), st.integers(0, 30))
-def test_parts_add_up_to_the_whole(hits: list[bool | None], cut: int) -> None:
-    whole, left, right = Tally(), Tally(), Tally()
-    for index, hit in enumerate(hits):
-        whole.count("rate", hit)
-        (left if index < cut else right).count("rate", hit)
-    left.update(right)
-    assert left.shares == whole.shares
-
-
-def test_a_rate_that_was_asked_for_is_there_even_uncounted() -> None:
-    assert Tally().rates(["pass_rate"])["pass_rate"]["value"] is None
