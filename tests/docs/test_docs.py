@@ -19,6 +19,7 @@ PAGES = [
     "collector/README.md",
     "collector/SAMPLING.md",
     "scoring/README.md",
+    "scoring/LIVE.md",
     "deploy/README.md",
 ]
 
@@ -99,3 +100,20 @@ def test_links_and_paths_lead_somewhere(page: str) -> None:
     for name in re.findall(r"`([a-z]+/\.\.\./[a-z_/]+(?:\.py)?)`", text):
         package, rest = name.split("/.../")
         assert (ROOT / package / "toolverdict" / package / rest).exists(), name
+
+
+_TOOLS = """[{"name": "get_order", "description": "One order by its id.", "inputSchema": {
+  "type": "object", "properties": {"order_id": {"type": "string"}}}}]"""
+
+
+def test_the_page_about_live_traffic_works_from_its_first_line_to_its_last(tmp_path: Path) -> None:
+    """Its commands run one after the other, over what the demo left."""
+    run(["-m", "toolverdict", "demo", "--out", "demo"], tmp_path)
+    (tmp_path / "demo" / "tools.json").write_text(_TOOLS)
+    lines = [line for block in blocks("scoring/LIVE.md", "sh") for line in block.splitlines()]
+    assert len(lines) > 10
+    for line in lines:
+        program, *arguments = line.split()
+        assert program == "toolverdict"
+        run(["-m", "toolverdict", *arguments], tmp_path / "demo")
+    assert (tmp_path / "demo" / "failures.json").stat().st_size > 1000

@@ -11,6 +11,7 @@ from typing import Any
 from toolverdict.scoring.cases.model import Case, Expectation, Way
 from toolverdict.scoring.cases.plans import EQUAL
 from toolverdict.scoring.model import (
+    VIOLATING,
     Captured,
     Category,
     Finding,
@@ -34,7 +35,7 @@ _WHAT_TO_DO = {
     "order_unknown": "the trace does not show in which order calls were made",
     "forbidden_call_unknown": "the trace does not show whether a call was a forbidden one",
 }
-_RULES = frozenset({Category.FORBIDDEN_CALL, Category.REQUIREMENT_UNMET, Category.APPROVAL_MISSING})
+_RULES = VIOLATING
 
 
 def case_failure(case: Case, judged: Judged) -> str:

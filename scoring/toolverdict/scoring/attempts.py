@@ -39,13 +39,14 @@ def place_attempts(calls: Sequence[Placed]) -> tuple[Placed, ...]:
     failed: dict[str, deque[Placed]] = {}
     for place in calls:
         call = place.call
-        open_failures = failed.setdefault(bare_name(call.tool), deque(maxlen=_OPEN_FAILURES))
+        tool = bare_name(call.tool) if failed or call.outcome.failed else ""
+        open_failures = failed.get(tool, ())
         earlier = next((f for f in reversed(open_failures) if _same_intent(f.call, call)), None)
         if earlier is not None:
-            open_failures.remove(earlier)
+            failed[tool].remove(earlier)
             place = replace(place, attempt=earlier.attempt + 1, retry_of=earlier.index)
         if call.outcome.failed:
-            open_failures.append(place)
+            failed.setdefault(tool, deque(maxlen=_OPEN_FAILURES)).append(place)
         placed.append(place)
     return tuple(placed)
 

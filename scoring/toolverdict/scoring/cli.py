@@ -63,7 +63,8 @@ def score_command(
         Path | None,
         typer.Option(
             "--catalog",
-            help="What `toolverdict catalog pin` wrote: how arguments compare where a case is silent.",
+            help="What `toolverdict catalog pin` wrote: labels of tools, and how arguments compare where "
+            "a case is silent.",
         ),
     ] = None,
     min_selection: Annotated[

@@ -4,9 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from toolverdict.instrument.decisions import DANGEROUS_LABELS
+from toolverdict.scoring.policy_coverage import SeenTool
 from toolverdict.scoring.rates.aggregate import Aggregates
 from toolverdict.scoring.rates.dimensions import MOST_GROUPS, OTHER
 from toolverdict.scoring.verdicts import Judged
+
+_MOST_SEEN = 100_000
 
 
 @dataclass
@@ -14,7 +17,8 @@ class Counts:
     """Of one unit, or of several.
 
     ``played`` counts trajectories by case, ``confused`` pairs of an expected tool and the one called
-    in its place; ``unknown_cases`` were named by spans and not given. Of ``undecided_dangerous_calls``
+    in its place; ``unknown_cases`` were named by spans and not given; ``seen`` are the tools that were
+    called, as calls name them. Of ``undecided_dangerous_calls``
     neither a policy nor the recorded decision says whether they were allowed.
     """
 
@@ -27,6 +31,7 @@ class Counts:
     played: Counter[str] = field(default_factory=Counter)
     confused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown_cases: set[str] = field(default_factory=set)
+    seen: set[SeenTool] = field(default_factory=set)
     undecided_dangerous_calls: int = 0
 
     def add(self, other: "Counts") -> None:
@@ -41,6 +46,8 @@ class Counts:
         for pair, often in other.confused.items():
             self._confuse(pair, often)
         self.unknown_cases |= other.unknown_cases
+        if len(self.seen) < _MOST_SEEN:  # past it only hostile names come
+            self.seen |= other.seen
         self.undecided_dangerous_calls += other.undecided_dangerous_calls
 
     def see(self, judged: Judged) -> None:

@@ -8,10 +8,10 @@ A trace does not hold everything that the agent's own process knew. Where a rule
 not captured, the call is decided twice, against it and for it, and only what both agree on is said.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 from toolverdict.instrument.decisions import Call, Decision, Earlier, Effect, ReasonCode
 from toolverdict.instrument.names import same_tool
@@ -111,7 +111,56 @@ def _ruled(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     calls = [place.call for place in trajectory.calls]
     if policy is None:
         return [_recorded(call) for call in calls]
+    by_name = _by_name_under(policy)
+    allowed = [by_name(one.known_as, one.labels, one.agent or trajectory.agent) for one in calls]
+    if None not in allowed:
+        return cast("list[Ruling]", allowed)
     return [_ruling(*both) for both in zip(calls, asked_again(trajectory, policy), strict=True)]
+
+
+_ByName: TypeAlias = Callable[[str, tuple[str, ...], str | None], Ruling | None]
+_LONGEST_REMEMBERED: Final = 512
+
+
+class _Last:
+    """What the last policy allows by name: a run judges by one."""
+
+    policy: Policy | None = None
+    by_name: _ByName
+
+
+def _by_name_under(policy: Policy) -> _ByName:
+    """What a policy says of a call that it allows by tool, labels and agent alone; else None."""
+    if _Last.policy is policy:
+        return _Last.by_name
+
+    @lru_cache(maxsize=4096)
+    def remembered(tool: str, labels: tuple[str, ...], agent: str | None) -> Ruling | None:
+        return settled(tool, labels, agent)
+
+    def by_name(tool: str, labels: tuple[str, ...], agent: str | None) -> Ruling | None:
+        # Names come from traces: only usual ones are remembered.
+        usual = len(tool) + len(agent or "") + sum(map(len, labels)) <= _LONGEST_REMEMBERED
+        return (remembered if usual else settled)(tool, labels, agent)
+
+    def settled(tool: str, labels: tuple[str, ...], agent: str | None) -> Ruling | None:
+        if not policy.allows_by_name(tool, frozenset(labels), agent):
+            return None
+        decision = policy.decide(Call(tool, frozenset(labels), agent))
+        forbidden, asks, unmet = _parts(decision)
+        return Ruling(
+            forbidden=forbidden,
+            needs_approval=asks,
+            requirement_unmet=unmet,
+            approval_missing=False,
+            rule_ids=tuple(decision.rule_ids),
+            reason_code=decision.reason_code.value,
+            reason=decision.reason,
+            unknown=decision.unknown,
+        )
+
+    _Last.policy, _Last.by_name = policy, by_name
+    return by_name
 
 
 def _with_approvals(

@@ -52,7 +52,7 @@ class Inputs:
     case_of: Mapping[str, str] = field(default_factory=dict)
     thresholds: Thresholds = field(default_factory=Thresholds)
     catalogue: Catalogue | None = None
-    """By which the cases were loaded: it is part of what they say."""
+    """By which the cases were loaded, and what is known of tools: labels, polling, personal data."""
 
     @property
     def rules(self) -> Rules:
@@ -62,6 +62,7 @@ class Inputs:
             cases=self.cases.cases if self.cases is not None else {},
             case_of=self.case_of,
             thresholds=self.thresholds,
+            catalogue=self.catalogue,
         )
 
     @property

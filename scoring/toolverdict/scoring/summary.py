@@ -9,6 +9,7 @@ from toolverdict.instrument.decisions import DANGEROUS_LABELS
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring.cases.load import CaseSet
 from toolverdict.scoring.counts import Counts
+from toolverdict.scoring.policy_coverage import coverage
 from toolverdict.scoring.rates.report import GROUPS, errors, grouped, latencies, whole
 
 VERSION = 1
@@ -42,7 +43,7 @@ def summarise(
 ) -> Summary:
     """The summary of all units together."""
     not_run = sorted(cases.cases.keys() - counts.played.keys()) if cases is not None else []
-    warnings = tuple(_warnings(counts, cases, not_run))
+    warnings = (*_warnings(counts, cases, not_run), *_untested(policy, counts))
     document = {
         "version": VERSION,
         "toolverdict": version("toolverdict"),
@@ -79,6 +80,13 @@ def _confusion(counts: Counts) -> dict[str, dict[str, int]]:
 
 def _several(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _untested(policy: Policy | None, counts: Counts) -> list[str]:
+    """What of the policy no call put to the test; without calls that says nothing."""
+    if policy is None or not counts.calls:
+        return []
+    return coverage(policy, counts.seen).warnings()
 
 
 def _warnings(counts: Counts, cases: CaseSet | None, not_run: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from toolverdict.scoring.columns.score import PlainScore, PlainScorer
 from toolverdict.scoring.conversations import Conversations
 from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.model import Thresholds, Trajectory
+from toolverdict.scoring.policy_coverage import seen_in
 from toolverdict.scoring.rates.aggregate import Aggregates
 from toolverdict.scoring.rates.shares import with_shares
 from toolverdict.scoring.spans import LogRecord, log_records, traces
@@ -140,6 +141,7 @@ class _Scored:
         calls = _all(calls_table(self._judged), [one.calls for one in self._plain])
         verdicts = _all(verdicts_table(self._judged), [one.verdicts for one in self._plain])
         findings = _all(findings_table(self._judged), [one.findings for one in self._plain])
+        self.counts.seen = seen_in(calls)
         self.counts.trajectories, self.counts.calls = verdicts.num_rows, calls.num_rows
         self.counts.aggregates = Aggregates.of(calls, verdicts)
         return UnitResult(calls, findings, with_shares(verdicts, calls), self.counts, held)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from toolverdict.collector.typed_json import load_attributes
 from toolverdict.instrument import semconv
 from toolverdict.scoring.attempts import place_attempts
-from toolverdict.scoring.columns.arrays import Column, Rows, column_of, taken
+from toolverdict.scoring.columns.arrays import Column, Rows, column_of, flags, taken
 from toolverdict.scoring.columns.read import PlainTraces
 from toolverdict.scoring.model import Captured, ModelTurn, Placed, ToolCall, Trajectory
 from toolverdict.scoring.noted import atoms_of
@@ -36,7 +36,11 @@ _CARRIED: Final = {
 }
 """Fields of a call that are its own, and the columns that hold them."""
 
-_NOTED: Final = ("agent", "argument_atoms", "result_atoms")
+_ATOMS: Final = {
+    "argument_atoms": semconv.TAINT_ARGUMENT_ATOMS,
+    "result_atoms": semconv.TAINT_RESULT_ATOMS,
+}
+_NOTED: Final = ("agent", *_ATOMS)
 """Fields of a call that are its own and in no column."""
 
 _FIELDS: Final = [field.name for field in fields(ToolCall)]
@@ -116,8 +120,8 @@ def _placed(plain: PlainTraces, call_columns: Mapping[str, Column], chosen: Rows
         own[name] = [_STATES[state] for state in own[name]]
     own["agent"] = plain.agents.of(plain.agents.codes[row]).list()
     noted = _attributes(plain, row, _TAINT)
-    own["argument_atoms"] = [atoms_of(one, semconv.TAINT_ARGUMENT_ATOMS) for one in noted]
-    own["result_atoms"] = [atoms_of(one, semconv.TAINT_RESULT_ATOMS) for one in noted]
+    for name, key in _ATOMS.items():
+        own[name] = [atoms_of(one, key) if one else None for one in noted]
     kind_of = plain.kinds.of_row[row].tolist()
     shared = {kind: _shared(plain.kinds.kinds[kind].call) for kind in set(kind_of)}
     places = (
@@ -138,6 +142,7 @@ def _placed(plain: PlainTraces, call_columns: Mapping[str, Column], chosen: Rows
 _STATES: Final = {state.value: state for state in Captured}
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 _TAINT: Final = '"taint.'
 _USAGE: Final = "token"  # every name that tells how many were paid for has it
 
@@ -145,8 +150,11 @@ _USAGE: Final = "token"  # every name that tells how many were paid for has it
 def _attributes(plain: PlainTraces, row: Rows, sign: str) -> list[Mapping[str, Any]]:
     """The attributes of rows that have no column; none of rows in which a sign does not occur."""
     texts = taken(column_of(plain.table, "attributes"), row)
-    marked = pc.if_else(pc.match_substring(texts, sign), texts, None).to_pylist()
-    return [{} if text is None else load_attributes(text) for text in marked]
+    marked = np.flatnonzero(flags(pc.match_substring(texts, sign)))
+    found: list[Mapping[str, Any]] = [_NOTHING] * len(row)
+    for place, text in zip(marked.tolist(), taken(texts, marked).to_pylist(), strict=True):
+        found[place] = load_attributes(text)
+    return found
 
 
 def _shared(kind: ToolCall | None) -> list[Any]:

@@ -1,45 +1,33 @@
 """The plain traces of a table scored: rows of calls, findings and verdicts.
 
-Quiet trajectories are judged once for all that are alike, the others one by one, by the same judge.
+Trajectories that have a form (see :mod:`alike`) are judged once for all of that form, the others one
+by one, by the same judge.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from toolverdict.instrument.catalogue.definitions import Catalogue
 from toolverdict.instrument.policy import Policy
-from toolverdict.scoring.columns.arrays import (
-    NONE,
-    Column,
-    Flags,
-    Rows,
-    among,
-    column_of,
-    rows_of,
-    taken,
-)
+from toolverdict.scoring.columns.alike import CallClass, CallClasses, Forms, class_of
+from toolverdict.scoring.columns.arrays import NONE, Column, Flags, Rows, among, taken
 from toolverdict.scoring.columns.calls import call_columns, numbers
 from toolverdict.scoring.columns.kinds import Kind
 from toolverdict.scoring.columns.materialise import trajectories
-from toolverdict.scoring.columns.quiet import CallClasses, is_quiet, quiet_traces
 from toolverdict.scoring.columns.read import PlainTraces
-from toolverdict.scoring.columns.texts import encoded
+from toolverdict.scoring.columns.stamping import Found, Stamp, stamped_findings, stamped_verdicts
 from toolverdict.scoring.known_tools import tools_under
 from toolverdict.scoring.model import Trajectory
 from toolverdict.scoring.per_call import found_of
-from toolverdict.scoring.sampling import adjusted_count
-from toolverdict.scoring.tables import CALLS, VERDICTS, findings_table, verdicts_table
+from toolverdict.scoring.tables import CALLS, findings_table, verdicts_table
 from toolverdict.scoring.verdicts import Judged
 
 Judge: TypeAlias = Callable[[Trajectory], Judged | None]
 """Judges a trajectory; None for one that neither called a tool nor played a case."""
-
-Found: TypeAlias = Mapping[str, Any]
-"""What the judge found of one call, by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +42,9 @@ class PlainScore:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of the calls of one kind by one agent; ``kind`` is kept for its identity."""
+    """What is known of the calls of a class; ``found`` is what the judge finds of a quiet one."""
 
-    kind: Kind
-    is_quiet: bool
+    about: CallClass
     found: Found | None = None
 
 
@@ -83,149 +70,187 @@ class PlainScorer:
         self._policy = policy
         self._tools = tools_under(policy, catalogue)
         self._cased = cased
+        # By the identity of the kind, which is kept in what is known of it.
         self._known: dict[tuple[int, str | None], _Known] = {}
-        self._verdicts: dict[bool, pa.Table] = {}
+        self._stamps: dict[tuple[int, str | None, int, bool], Stamp] = {}
 
     def score(self, plain: PlainTraces) -> PlainScore:
         """Rows of all trajectories of the plain traces, each once."""
-        spans, classes = call_columns(plain), CallClasses(plain)
-        known = [self._of_class(*key) for key in zip(classes.kinds, classes.agents, strict=True)]
-        quiet = self._quiet_traces(plain, classes, known)
-        self._judge_examples(plain, spans, classes, known, quiet)
-        judged = self._judged(plain, spans, np.flatnonzero(self._to_judge(plain) & ~quiet))
-        verdicts = [
-            self._quiet_verdicts(plain, classes, known, quiet),
-            verdicts_table(judged),
-        ]
-        return PlainScore(
-            calls=_calls(plain, spans, classes, known, quiet, judged),
-            findings=findings_table(judged),
-            verdicts=pa.concat_tables(verdicts),
-            judged=judged,
-        )
+        return _Scoring(self, plain).result()
 
-    def _of_class(self, kind: Kind, agent: str | None) -> _Known:
+    def known(self, kind: Kind, agent: str | None) -> _Known:
+        """What is known of the calls of one kind by one agent."""
         key = id(kind), agent
-        known = self._known.get(key)
-        if known is None:
-            quiet = kind.call is not None and is_quiet(kind.call, agent, self._policy, self._tools)
-            known = self._known[key] = _Known(kind, quiet)
-        return known
+        if key not in self._known:
+            self._known[key] = _Known(class_of(kind, agent, self._policy, self._tools))
+        return self._known[key]
 
-    def _to_judge(self, plain: PlainTraces) -> Flags:
-        """Which trajectories there are: a trace without a call is none, unless it played a case."""
-        there = (plain.traces.case.codes >= 0) | self._is_cased(plain)
-        there[plain.calls.trace] = True
-        return there
-
-    def _is_cased(self, plain: PlainTraces) -> Flags:
+    def is_cased(self, plain: PlainTraces) -> Flags:
+        """Which trajectories played a case without saying so."""
         ids, conversations = plain.trace_ids(), plain.traces.conversation.array()
         return among(ids, self._cased) | among(conversations, self._cased)
 
-    def _quiet_traces(
-        self, plain: PlainTraces, classes: CallClasses, known: Sequence[_Known]
-    ) -> Flags:
-        quiet_classes = np.array([one.is_quiet for one in known], dtype=np.bool_)
-        return quiet_traces(plain, quiet_classes[classes.of_call]) & ~self._is_cased(plain)
-
-    def _judged(
-        self, plain: PlainTraces, spans: Mapping[str, Column], entries: Rows
-    ) -> list[Judged]:
+    def judged(self, plain: PlainTraces, spans: dict[str, Column], entries: Rows) -> list[Judged]:
+        """These trajectories, judged one by one."""
         found = (self._judge(one) for one in trajectories(plain, spans, entries))
         return [one for one in found if one is not None]
 
+    def stamps(self) -> dict[tuple[int, str | None, int, bool], Stamp]:
+        """What stands for the trajectories of each form.
+
+        By the call that did not end well, if one did not (its kind and agent), by what came next,
+        and by whether every other call was decided.
+        """
+        return self._stamps
+
+
+class _Scoring:
+    """One table on its way."""
+
+    def __init__(self, scorer: PlainScorer, plain: PlainTraces) -> None:
+        self._scorer = scorer
+        self._plain = plain
+        self._spans = call_columns(plain)
+        classes = CallClasses(plain)
+        self._of_call = classes.of_call
+        self._known = [
+            scorer.known(*key) for key in zip(classes.kinds, classes.agents, strict=True)
+        ]
+        self._forms = Forms(plain, classes, [one.about for one in self._known])
+        self._alike = self._forms.has_one & ~scorer.is_cased(plain)
+        self._learn_calls()
+        self._stamp_of, self._stamps = self._learn_forms()
+
+    def result(self) -> PlainScore:
+        plain, entries = self._plain, np.flatnonzero(self._alike)
+        singly = self._scorer.judged(plain, self._spans, np.flatnonzero(self._to_judge()))
+        stamp_of = self._stamp_of[entries]
+        calls = _calls(self._spans, self._sources(singly))
+        return PlainScore(
+            calls=calls,
+            findings=pa.concat_tables(
+                [
+                    stamped_findings(plain, calls, entries, self._forms, stamp_of, self._stamps),
+                    findings_table(singly),
+                ]
+            ),
+            verdicts=pa.concat_tables(
+                [stamped_verdicts(plain, entries, stamp_of, self._stamps), verdicts_table(singly)]
+            ),
+            judged=singly,
+        )
+
+    def _to_judge(self) -> Flags:
+        """Trajectories without a form; a trace without a call is none, unless it played a case."""
+        plain = self._plain
+        there = (plain.traces.case.codes >= 0) | self._scorer.is_cased(plain)
+        there[plain.calls.trace] = True
+        return there & ~self._alike
+
     # --- what one of each stands for ------------------------------------------------------------
 
-    def _judge_examples(
-        self,
-        plain: PlainTraces,
-        spans: Mapping[str, Column],
-        classes: CallClasses,
-        known: Sequence[_Known],
-        quiet: Flags,
-    ) -> None:
-        """Judge a quiet trajectory with a call of each class that none was judged with before."""
-        here, first = np.unique(
-            np.where(quiet[plain.calls.trace], classes.of_call, NONE), return_index=True
+    def _examples(self, entries: Rows) -> dict[int, Judged]:
+        chosen = np.unique(entries)
+        judged = self._scorer.judged(self._plain, self._spans, chosen)
+        return dict(zip(chosen.tolist(), judged, strict=True))
+
+    def _learn_calls(self) -> None:
+        """Judge a trajectory with a quiet call of each class of which nothing is known."""
+        calls = self._plain.calls
+        unknown = np.array([k.about.is_quiet and k.found is None for k in self._known], np.bool_)
+        call = np.flatnonzero(self._alike[calls.trace] & unknown[self._of_call])
+        numbers, first = np.unique(self._of_call[call], return_index=True)
+        examples = self._examples(calls.trace[call[first]])
+        for number, one in zip(numbers.tolist(), call[first].tolist(), strict=True):
+            judged = examples[int(calls.trace[one])]
+            self._known[number].found = list(found_of(judged))[int(calls.index[one])]
+
+    def _learn_forms(self) -> tuple[Rows, list[Stamp]]:
+        """The stamp of each trajectory that has a form; those that none can stand for lose it."""
+        calls, forms = self._plain.calls, self._forms
+        is_decided = np.array(
+            [bool(k.found and k.found["compliant"]) for k in self._known], np.bool_
+        )[self._of_call]
+        is_mild = np.zeros(len(calls.row), np.bool_)
+        is_mild[forms.mild[self._alike & (forms.mild >= 0)]] = True
+        decided = np.ones(len(self._alike), np.bool_)
+        decided[calls.trace[~is_decided & ~is_mild]] = False
+        mild_class = np.full(len(self._alike), NONE)
+        mild_class[forms.mild >= 0] = self._of_call[forms.mild[forms.mild >= 0]]
+        forms_of = np.stack([mild_class, forms.next, decided.astype(np.int64)], axis=1)
+        entries = np.flatnonzero(self._alike)
+        keys, first, of_entry = np.unique(
+            forms_of[entries], axis=0, return_index=True, return_inverse=True
         )
-        new = [
-            (number, call)
-            for number, call in zip(here.tolist(), first.tolist(), strict=True)
-            if number != NONE and known[number].found is None
-        ]
-        entries = np.unique(plain.calls.trace[[call for _, call in new]])
-        examples = dict(zip(entries.tolist(), self._judged(plain, spans, entries), strict=True))
-        found = {entry: list(found_of(judged)) for entry, judged in examples.items()}
-        for number, call in new:
-            entry, index = int(plain.calls.trace[call]), int(plain.calls.index[call])
-            known[number].found = found[entry][index]
-        for entry, judged in examples.items():
-            decided = all(one["compliant"] for one in found[entry])
-            self._verdicts.setdefault(decided, verdicts_table([judged]))
+        names = [self._name(*key) for key in keys.tolist()]
+        known = self._scorer.stamps()
+        new = [number for number, name in enumerate(names) if name not in known]
+        examples = self._examples(entries[first[new]])
+        for number in new:
+            entry = int(entries[first[number]])
+            mild = int(forms.mild[entry])
+            index = int(calls.index[mild]) if mild >= 0 else None
+            known[names[number]] = Stamp.of(examples[entry], index)
+        stamps = [known[name] for name in names]
+        stamp_of = np.full(len(self._alike), NONE)
+        stamp_of[entries] = of_entry.reshape(-1)
+        stands = np.array([one.stands for one in stamps], np.bool_)
+        self._alike[entries[~stands[stamp_of[entries]]]] = False
+        return stamp_of, stamps
 
-    def _quiet_verdicts(
-        self, plain: PlainTraces, classes: CallClasses, known: Sequence[_Known], quiet: Flags
-    ) -> pa.Table:
-        """The verdicts of quiet trajectories: that of one that is like them, with their own names."""
-        of_class = np.array([bool(one.found and one.found["compliant"]) for one in known], np.bool_)
-        decided = np.ones(len(quiet), dtype=np.bool_)
-        decided[plain.calls.trace[~of_class[classes.of_call]]] = False
-        entries = np.flatnonzero(quiet)
-        if not len(entries):
-            return VERDICTS.empty_table()
-        tables = list(self._verdicts.values())
-        place = {key: number for number, key in enumerate(self._verdicts)}
-        rows = np.where(decided[entries], place.get(True, 0), place.get(False, 0))
-        found = rows_of(pa.concat_tables(tables).unify_dictionaries(), rows)
-        traces = plain.traces
-        start = plain.begins(entries)
-        weights = encoded(taken(column_of(plain.table, "trace_state"), traces.root[entries]))
-        weight = pa.array([adjusted_count(t) for t in weights.texts.to_pylist()] + [1.0])
-        own = {
-            "trajectory_id": taken(plain.trace_ids(), entries),
-            "trace_id": taken(plain.trace_ids(), entries),
-            "agent": traces.agent.of(traces.agent.codes[entries]).array(),
-            "model": traces.model.of(traces.model.codes[entries]).array(),
-            "service_version": traces.version.of(traces.version.codes[entries]).array(),
-            "start_time": pa.array(start // 1000).cast(VERDICTS.field("start_time").type),
-            "weight": taken(weight, np.where(weights.codes < 0, len(weight) - 1, weights.codes)),
-        }
-        for name, column in own.items():
-            field = VERDICTS.field(name)
-            place_of = found.schema.get_field_index(name)
-            found = found.set_column(place_of, field, column.cast(field.type))
-        return found
+    def _name(self, mild: int, following: int, decided: int) -> tuple[int, str | None, int, bool]:
+        if mild == NONE:
+            return NONE, None, NONE, bool(decided)
+        about = self._known[mild].about
+        return id(about.kind), about.agent, following, bool(decided)
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def _sources(self, singly: Sequence[Judged]) -> "_Sources":
+        """Where what was found of each call is: of its class, of its form, or of itself."""
+        plain, forms = self._plain, self._forms
+        alike = self._alike[plain.calls.trace]
+        found = [one.found or {} for one in self._known]
+        place = self._of_call.copy()
+        mild = np.flatnonzero(self._alike & (forms.mild >= 0))
+        place[forms.mild[mild]] = len(found) + self._stamp_of[mild]
+        found += [one.found or {} for one in self._stamps]
+        rest = np.flatnonzero(~alike)
+        place[rest] = len(found) + np.arange(len(rest))
+        found += [one for judged in singly for one in found_of(judged)]
+        attempt, retry_of = np.ones(len(place), np.int64), np.full(len(place), NONE)
+        placed = [one for judged in singly for one in judged.trajectory.calls]
+        attempt[rest] = [one.attempt for one in placed]
+        retry_of[rest] = [NONE if one.retry_of is None else one.retry_of for one in placed]
+        return _Sources(place, found, attempt, retry_of)
 
 
-def _calls(
-    plain: PlainTraces,
-    spans: Mapping[str, Column],
-    classes: CallClasses,
-    known: Sequence[_Known],
-    quiet: Flags,
-    judged: Sequence[Judged],
-) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """For each call the place of what was found of it, and its attempt."""
+
+    place: Rows
+    found: Sequence[Found]
+    attempt: Rows
+    retry_of: Rows
+
+
+def _calls(spans: dict[str, Column], sources: _Sources) -> pa.Table:
     """The rows of all calls: what their spans say, and what the judge found of them."""
-    singly = np.flatnonzero(~quiet[plain.calls.trace])
-    placed = [place for one in judged for place in one.trajectory.calls]
-    attempt, retry_of = np.ones(len(plain.calls.row), np.int64), np.full(len(plain.calls.row), NONE)
-    attempt[singly] = [place.attempt for place in placed]
-    retry_of[singly] = [NONE if p.retry_of is None else p.retry_of for p in placed]
-    source = classes.of_call.copy()
-    source[singly] = len(known) + np.arange(len(singly))
-    found = [one.found or {} for one in known]
-    found += [one for trajectory in judged for one in found_of(trajectory)]
-    names = found[-1].keys() if found else ()
+    names = dict.fromkeys(name for one in sources.found for name in one)
     columns = {
         **spans,
-        "attempt": numbers(attempt),
-        "retry_of": numbers(retry_of),
+        "attempt": numbers(sources.attempt),
+        "retry_of": numbers(sources.retry_of),
         **{
-            name: taken(pa.array([one.get(name) for one in found], CALLS.field(name).type), source)
+            name: taken(
+                pa.array([one.get(name) for one in sources.found], CALLS.field(name).type),
+                sources.place,
+            )
             for name in names
         },
     }
-    size = len(plain.calls.row)
+    size = len(sources.place)
     return pa.table(
         [
             columns[f.name].cast(f.type) if f.name in columns else pa.nulls(size, f.type)

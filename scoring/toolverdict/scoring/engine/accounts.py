@@ -16,6 +16,7 @@ import pyarrow as pa
 from toolverdict.scoring.counts import Counts
 from toolverdict.scoring.engine.files import ACCOUNTS, UnitFiles, write_whole
 from toolverdict.scoring.engine.units import Done, SetAside, Unit
+from toolverdict.scoring.policy_coverage import SeenTool
 from toolverdict.scoring.rates import aggregate
 from toolverdict.scoring.rates.aggregate import Aggregates
 
@@ -28,7 +29,7 @@ _NUMBERS: Final = (
     "calls",
     "undecided_dangerous_calls",
 )
-_COLLECTIONS: Final = ("played", "confused", "unknown_cases")
+_COLLECTIONS: Final = ("played", "confused", "unknown_cases", "seen")
 _TABLES: Final = ("units", "marks", "durations")
 
 
@@ -40,7 +41,7 @@ def added(parts: Sequence[Counts]) -> Counts:
     for part in parts:
         for name in _NUMBERS:
             setattr(whole, name, getattr(whole, name) + getattr(part, name))
-        if part.played or part.confused or part.unknown_cases:
+        if any(getattr(part, name) for name in _COLLECTIONS):
             beside = {name: getattr(part, name) for name in _COLLECTIONS}
             whole.add(Counts(**beside))
     return whole
@@ -68,6 +69,7 @@ def write_account(files: UnitFiles, done: Done) -> None:
         "played": dict(counts.played),
         "confused": [[*pair, often] for pair, often in counts.confused.items()],
         "unknown_cases": sorted(counts.unknown_cases),
+        "seen": sorted([one.tool, sorted(one.labels), one.agent or ""] for one in counts.seen),
         "bucket_s": counts.aggregates.bucket_s,
     }
 
@@ -96,6 +98,7 @@ def read_account(files: UnitFiles, unit: Unit) -> Done | None:
             played=Counter(head["played"]),
             confused=Counter({(one, other): often for one, other, often in head["confused"]}),
             unknown_cases=set(head["unknown_cases"]),
+            seen={SeenTool(tool, frozenset(ls), agent or None) for tool, ls, agent in head["seen"]},
         )
         late, across = SetAside(**head["late"]), SetAside(**head["across"])
         return Done(unit.name, unit.digest, counts, late, across, head["open_traces"])
