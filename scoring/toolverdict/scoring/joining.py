@@ -25,6 +25,7 @@ from toolverdict.scoring.dialects.failures import (
 from toolverdict.scoring.dialects.messages import Answer
 from toolverdict.scoring.folding import merged
 from toolverdict.scoring.model import Captured, ModelTurn, Placed, ToolCall
+from toolverdict.scoring.parallel import Step, overlapping
 from toolverdict.scoring.part import Part, Request, answer_keys
 from toolverdict.scoring.spoken import Witness
 from toolverdict.scoring.values import as_text
@@ -458,7 +459,14 @@ def _placed(entries: Sequence[_Entry]) -> tuple[Placed, ...]:
     ordered = sorted(_timed(entries), key=lambda item: item[0])
     asked = Counter(e.turn for e in entries if e.position is not None and e.turn is not None)
     sizes = Counter(e.turn for e in entries if e.turn is not None)
-    together = {} if any(e.turn is not None for e in entries) else _overlapping(ordered)
+    together = (
+        {}
+        if any(e.turn is not None for e in entries)
+        else overlapping(
+            Step(one.call.start_ns, one.call.end_ns, one.call.parent_span_id, one.message)
+            for _, one in ordered
+        )
+    )
     placed = []
     for index, (_, entry) in enumerate(ordered):
         turn = entry.turn
@@ -494,35 +502,6 @@ def _timed(entries: Sequence[_Entry]) -> Iterator[tuple[tuple[int, int, int, str
             yield (entry.turn, 2 * max(before, default=-1) + 1, call.start_ns, call.span_id), entry
         else:
             yield (-1, call.start_ns, 0, call.span_id), entry
-
-
-def _overlapping(
-    ordered: Sequence[tuple[tuple[int, int, int, str], _Entry]],
-) -> dict[int, int]:
-    """Groups of calls where no request to the model is seen: of one message, or at once.
-
-    What ran at once under one parent was asked for at once. Each group has the number of steps before it: what the turn would be, had each step been one.
-    """
-    groups: dict[int, int] = {}
-    step = -1
-    ends: int | None = None
-    parent: str | None = None
-    message: tuple[str, int] | None = None
-    for index, (_, entry) in enumerate(ordered):
-        call = entry.call
-        overlaps = (
-            index > 0 and call.parent_span_id == parent and ends is not None
-        ) and call.start_ns < ends
-        same_message = entry.message is not None and entry.message == message
-        message = entry.message
-        if overlaps or same_message:
-            groups[index - 1] = groups[index] = step
-            ends = max(ends or 0, call.end_ns or call.start_ns)
-        else:
-            step += 1
-            ends = call.end_ns
-        parent = call.parent_span_id
-    return groups
 
 
 def _bare(name: str) -> str:
