@@ -180,9 +180,11 @@ uint64_t seed_of_process() {
 }
 
 PyObject* builder_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  int signal;
+  int signal, judged;
   PyObject* capsule;
-  if (!PyArg_ParseTuple(arguments, "iO", &signal, &capsule) || !is_signal(signal)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "ipO", &signal, &judged, &capsule) || !is_signal(signal)) {
+    return nullptr;
+  }
   const void* const schema = PyCapsule_GetPointer(capsule, kSchemaCapsule);
   if (schema == nullptr) return nullptr;
   PyObject* const self = type->tp_alloc(type, 0);
@@ -195,8 +197,8 @@ PyObject* builder_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   const bool fine = run(false, [&] {
     try {
       object->builder = std::make_unique<RowBuilder>(
-          static_cast<Signal>(signal), *static_cast<const ArrowSchema*>(schema),
-          Hasher(seed_of_process()));
+          static_cast<Signal>(signal), judged != 0,
+          *static_cast<const ArrowSchema*>(schema), Hasher(seed_of_process()));
     } catch (const SchemaMismatch& error) {
       mismatch = error.column;
     }
@@ -368,8 +370,8 @@ PyGetSetDef builder_properties[] = {
 };
 
 PyType_Slot builder_slots[] = {
-    {Py_tp_doc, const_cast<char*>("RowBuilder(signal, schema): schema is a capsule of the "
-                                  "signal's ArrowSchema.")},
+    {Py_tp_doc, const_cast<char*>("RowBuilder(signal, judged, schema): schema is a capsule of "
+                                  "the signal's ArrowSchema.")},
     {Py_tp_new, reinterpret_cast<void*>(builder_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(builder_dealloc)},
     {Py_tp_methods, builder_methods},

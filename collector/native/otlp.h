@@ -286,6 +286,7 @@ struct LogRecord {
 enum class Purpose {
   kJudge,  // nothing is kept
   kIndex,  // what resources and scopes say is kept, of records only what is judged
+  kLocate,  // as kIndex for what was judged before: attributes and texts are not looked into
   kDecode,  // all is kept; texts were checked by the walk before
   kMeasure  // nothing is kept, the amounts are counted
 };
@@ -332,8 +333,9 @@ class Parser {
   const Amounts& amounts() const { return amounts_; }
 
  private:
-  static constexpr bool kCountsItems =
-      kPurpose == Purpose::kIndex || kPurpose == Purpose::kMeasure;
+  static constexpr bool kCountsItems = kPurpose == Purpose::kIndex ||
+                                       kPurpose == Purpose::kLocate ||
+                                       kPurpose == Purpose::kMeasure;
   static constexpr int kRecordDepth = kMaxDepth - 3;  // below request, resource and scope
 
   // ResourceSpans and ResourceLogs
@@ -655,6 +657,10 @@ class Parser {
   }
 
   void parse_pair(Reader& outer, List<KeyValue>& pairs, int outer_depth) {
+    if (passes_over()) {
+      outer.bytes();
+      return;
+    }
     Reader in = message(outer, outer_depth);
     const int depth = outer_depth - 1;
     KeyValue scratch;
@@ -676,6 +682,7 @@ class Parser {
   // AnyValue: whatever member of the oneof comes last stays; an array or a list of pairs that comes
   // right after its like is merged with it.
   void parse_value(Reader in, Value& value, int depth) {
+    if (passes_over()) return;
     while (!in.done()) {
       switch (const uint32_t tag = in.tag()) {
         case tag_of(1, kBytes):
@@ -753,8 +760,12 @@ class Parser {
     }
   }
 
+  // Whether what is inside the attributes of a record is for a later walk to read.
+  bool passes_over() const { return kPurpose == Purpose::kLocate && current_ == &records_; }
+
   Text text(Reader& in) {
-    return kPurpose == Purpose::kDecode || kPurpose == Purpose::kMeasure ? bytes(in) : in.string();
+    constexpr bool kIsChecked = kPurpose == Purpose::kJudge || kPurpose == Purpose::kIndex;
+    return kIsChecked ? in.string() : bytes(in);
   }
 
   Text bytes(Reader& in) {
@@ -769,7 +780,7 @@ class Parser {
   template <typename T>
   T& add(List<T>& list, T& scratch) {
     if (kPurpose == Purpose::kJudge || kPurpose == Purpose::kMeasure ||
-        (kPurpose == Purpose::kIndex && current_ == &records_)) {
+        ((kPurpose == Purpose::kIndex || kPurpose == Purpose::kLocate) && current_ == &records_)) {
       return scratch;
     }
     T* const item = current_->make<T>();

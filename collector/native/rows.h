@@ -154,8 +154,10 @@ struct Entry {
 // Takes the requests of one signal and has the columns of their sound records.
 class RowBuilder {
  public:
-  RowBuilder(Signal signal, const ArrowSchema& schema, Hasher hasher)
-      : signal_(signal), keys_(hasher), writer_(keys_) {
+  // `judged` says that intake has judged each request that will be fed. What is wrong with a record
+  // all the same is then told when it is taken, if it is no protobuf, and never, if it is no UTF-8.
+  RowBuilder(Signal signal, bool judged, const ArrowSchema& schema, Hasher hasher)
+      : signal_(signal), judged_(judged), keys_(hasher), writer_(keys_) {
     columns_.reserve(static_cast<size_t>(schema.n_children));  // they must not move
     for (int64_t i = 0; i < schema.n_children; ++i) {
       const ArrowSchema& field = *schema.children[i];
@@ -195,10 +197,10 @@ class RowBuilder {
     forget_keys_when_full();
     try {
       const Reader in(body.data, body.size);
-      if (signal_ == kTraces) {
-        index_.template request<Span>(in, *this);
+      if (judged_) {
+        index(locate_, in);
       } else {
-        index_.template request<LogRecord>(in, *this);
+        index(index_, in);
       }
     } catch (...) {
       entries_.resize(entries);
@@ -300,6 +302,15 @@ class RowBuilder {
   }
 
  private:
+  template <typename Walk>
+  void index(Walk& walk, const Reader& in) {
+    if (signal_ == kTraces) {
+      walk.template request<Span>(in, *this);
+    } else {
+      walk.template request<LogRecord>(in, *this);
+    }
+  }
+
   bool place(std::string_view name, Column& column) {
     for (const ColumnSpec& spec : kColumns) {
       if (spec.name == name && (spec.signals & signal_) != 0) {
@@ -381,11 +392,13 @@ class RowBuilder {
   void decode(const std::vector<size_t>& order, ArrowArray* array) {
     ++table_;
     constexpr size_t kSample = 1024;
+    constexpr size_t kAhead = 2;
     for (rows_ = 0; rows_ < order.size(); ++rows_) {
       if (rows_ == kSample) {
         for (Column& column : columns_) column.expect(order.size());
       }
       forget_keys_when_full();
+      if (rows_ + kAhead < order.size()) prefetch(entries_[order[rows_ + kAhead]].bytes);
       const Entry& entry = entries_[order[rows_]];
       if (signal_ == kTraces) {
         append(decode_.template record<Span>(entry.bytes));
@@ -402,6 +415,14 @@ class RowBuilder {
       column.move_to(owned->children.back().get());
     }
     Owned::give(std::move(owned), array, rows_, 0);
+  }
+
+  // Asks for a record before it is read: in the order of the lake none is near the one before it.
+  static void prefetch(const Text& bytes) {
+    constexpr size_t kLine = 64, kMost = 4096;
+    for (size_t at = 0; at < std::min(bytes.size, kMost); at += kLine) {
+      __builtin_prefetch(bytes.data + at);
+    }
   }
 
   void append(const Span& span) {
@@ -510,12 +531,14 @@ class RowBuilder {
   }
 
   Signal signal_;
+  bool judged_;
   std::vector<Column> columns_;
   Columns at_{};
   Keys keys_;
   JsonWriter writer_;
   // The log holds only what was judged before it was written: nothing is limited here.
   Parser<Purpose::kIndex> index_{kNoLimits};
+  Parser<Purpose::kLocate> locate_{kNoLimits};
   Parser<Purpose::kDecode> decode_{kNoLimits};
   std::vector<Entry> entries_;  // in the order of arrival
   std::vector<ScopeContext> scopes_;

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from toolverdict.collector.lake import Lake
+from toolverdict.collector.segment import read_segment
 from toolverdict.collector.signals import WIRE, Signal
 from toolverdict.collector.testing import (
     CollectorProcess,
@@ -92,8 +93,8 @@ def _assert_all_once(data_dir: Path, acknowledged: set[int]) -> None:
     counts = _stored(data_dir)
     assert acknowledged - counts.keys() == set()
     assert [number for number, count in counts.items() if count > 1] == []
-    assert list((data_dir / "wal").glob("*.log")) == []
-    assert not (data_dir / "wal" / "quarantine").exists()
+    assert list((data_dir / "wal").rglob("*.log")) == []
+    assert not list((data_dir / "wal").rglob("quarantine"))
 
 
 def test_killed_right_after_the_acknowledgement(tmp_path: Path) -> None:
@@ -112,14 +113,51 @@ def test_killed_right_after_the_acknowledgement(tmp_path: Path) -> None:
     _assert_all_once(data_dir, acknowledged)
 
 
-@pytest.mark.parametrize("flush_interval", [0.02, 0.3])
-def test_killed_during_load_and_flush(tmp_path: Path, flush_interval: float) -> None:
+@pytest.mark.parametrize(("flush_interval", "workers"), [(0.02, 1), (0.3, 1), (0.05, 2)])
+def test_killed_during_load_and_flush(tmp_path: Path, flush_interval: float, workers: int) -> None:
     """B82: many small segments are sealed, written and deleted while the process dies."""
     data_dir = tmp_path / "lake"
+    flags = {"flush_interval": flush_interval, "workers": workers}
+    acknowledged = _acknowledged_until_killed(data_dir, KILLS // 2, flags)
+    with running_collector(data_dir, workers=workers) as collector:
+        assert collector.terminate() == 0
+    assert acknowledged
+    _assert_all_once(data_dir, acknowledged)
+
+
+JUMPING_CLOCK = """
+import random, time
+real_ns = time.time_ns
+def time_ns():
+    return real_ns() + random.choice((-1, 0, 1)) * 86_400_000_000_000
+time.time_ns = time_ns
+time.time = lambda: time_ns() / 1e9
+"""
+"""Goes a day back and forth between two looks at it."""
+
+
+def test_killed_while_the_clock_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name comes twice, and nothing that is there is taken for something newer or older."""
+    data_dir = tmp_path / "lake"
+    (tmp_path / "sitecustomize.py").write_text(JUMPING_CLOCK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    acknowledged = _acknowledged_until_killed(
+        data_dir, max(2, KILLS // 3), {"flush_interval": 0.05}
+    )
+    with running_collector(data_dir) as collector:
+        assert collector.terminate() == 0
+    assert acknowledged
+    _assert_all_once(data_dir, acknowledged)
+    created = {int(path.name[5:21], 16) for path in data_dir.rglob("part-*.parquet")}
+    assert max(created) - min(created) > 86_400 * 10**9 // 2, "it did jump"
+
+
+def _acknowledged_until_killed(data_dir: Path, kills: int, flags: Mapping[str, float]) -> set[int]:
+    """Start a collector, kill it under load, and again; the numbers of what was acknowledged."""
     acknowledged: set[int] = set()
-    chance = random.Random(flush_interval)
-    for round_number in range(KILLS // 2):
-        with running_collector(data_dir, flush_interval=flush_interval) as collector:
+    chance = random.Random(str(flags))
+    for round_number in range(kills):
+        with running_collector(data_dir, **flags) as collector:
             clients = [Client((round_number * 8 + n) * 10**6) for n in range(3)]
             senders: list[Callable[[CollectorProcess], None]] = [
                 clients[0].send_over_http,
@@ -135,10 +173,7 @@ def test_killed_during_load_and_flush(tmp_path: Path, flush_interval: float) -> 
                 thread.join()
             for client in clients:
                 acknowledged |= client.acknowledged
-    with running_collector(data_dir) as collector:
-        assert collector.terminate() == 0
-    assert acknowledged
-    _assert_all_once(data_dir, acknowledged)
+    return acknowledged
 
 
 def test_killed_again_and_again_during_replay(tmp_path: Path) -> None:
@@ -198,9 +233,11 @@ def test_damaged_files_do_not_stop_the_start(tmp_path: Path) -> None:
     """B85, B86: torn, flipped, empty and garbage segments; what is sound is stored."""
     data_dir = tmp_path / "lake"
     torn, flipped = (_segment_of_a_crash(data_dir, first) for first in (0, 1000))
-    torn.write_bytes(torn.read_bytes()[:-10])
+    *_, last = read_segment(torn).frames
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[: whole.rindex(last.body) + 10])
     data = bytearray(flipped.read_bytes())
-    data[len(data) // 2] ^= 0x40
+    data[data.index(read_segment(flipped).frames[2].body)] ^= 0x40
     flipped.write_bytes(data)
     names = ["0000000000000001-00000000.log", "0000000000000002-00000000.log", "notes.log"]
     for name, content in zip(names, [b"", b"garbage" * 99, b"x"], strict=True):

@@ -17,7 +17,7 @@ from toolverdict.collector.testing import CollectorProcess, post, running_collec
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
-FLUSH_MIB = 640
+FLUSH_MIB = 320
 """What README says of a segment on its way to Parquet."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -253,6 +254,38 @@ def test_the_flusher_tries_again_when_the_disk_is_full(
         threading.Event().wait(0.01)
     assert flusher.close() == []
     assert _stored(lake) == 2
+
+
+def test_what_failed_once_is_tried_again_before_the_end(
+    lake: Lake, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop within the pause after a failure must not leave a segment to a disk that is well."""
+    path = _segment(lake, _body(1))
+    real_flush, failed = flush_segment, threading.Event()
+
+    def once(lake: Lake, path: Path) -> object:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_flush(lake, path)
+
+    monkeypatch.setattr(flush, "RETRY_S", 3600.0)
+    monkeypatch.setattr(flush, "flush_segment", once)
+    flusher.submit(path, 1)
+    assert failed.wait(10)
+    assert flusher.close() == []
+    assert _stored(lake) == 1
+
+
+def test_a_frame_that_was_never_judged_does_not_stop_the_others_either(lake: Lake) -> None:
+    """Its outside is sound, so it is found out only when its rows are taken."""
+    pair = KeyValue(key="key", value=AnyValue(string_value="value"))
+    body = make_request(make_span(7, attributes=[pair])).SerializeToString()
+    broken = body.replace(b"\x0a\x03key", b"\x0a\x7fkey")
+    assert broken != body
+    path = _segment(lake, _body(1), broken, _body(2))
+    flush_segment(lake, path)
+    assert (_stored(lake), _quarantined(lake)) == (2, [path.name])
 
 
 def test_the_flusher_reports_what_the_disk_did_not_take(

@@ -1,11 +1,16 @@
 """What of a request is over a limit is refused, told, and never reaches the log."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import (
     AnyValue,
     ArrayValue,
@@ -15,11 +20,13 @@ from opentelemetry.proto.common.v1.common_pb2 import (
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+from tests.collector.conftest import Serve
 
+from toolverdict.collector import intake, otlp_wire
 from toolverdict.collector.content import MediaType
 from toolverdict.collector.decoders import decoder
 from toolverdict.collector.intake import prepare
-from toolverdict.collector.limits import LIMIT_REASONS, Limits, limit_faults
+from toolverdict.collector.limits import LIMIT_REASONS, Limits, Over, limit_faults
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import Signal
 from toolverdict.collector.testing import make_request, make_span
@@ -191,6 +198,32 @@ def test_what_was_refused_is_not_in_the_log() -> None:
     prepared = prepare(Signal.TRACES, MediaType.PROTOBUF, body, settings)
     assert (prepared.accepted, prepared.rejected.total()) == (2, 2)
     assert ExportTraceServiceRequest.FromString(prepared.body) == request(kept)
+
+
+async def test_a_large_request_is_stripped_beside_the_event_loop(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte of small spans takes half a second to copy span by span; others are served."""
+    threads: list[threading.Thread] = []
+
+    def noting(body: bytes, over: Over) -> bytes:
+        threads.append(threading.current_thread())
+        return otlp_wire.without(body, over)
+
+    monkeypatch.setattr(intake, "without", noting)
+    over = make_span(1, events=[Span.Event()] * 8)
+    small = make_request(over, make_span(2)).SerializeToString()
+    large = make_request(over, *map(make_span, range(2, 3000))).SerializeToString()
+    assert intake.INLINE_BYTES < len(large) < intake.NATIVE_INLINE_BYTES
+    headers = {"Content-Type": "application/x-protobuf"}
+    async with serve(max_events=7) as collector, aiohttp.ClientSession() as session:
+        for body in (small, large):
+            url = f"{collector.http}/v1/traces"
+            async with session.post(url, data=body, headers=headers) as answer:
+                told = ExportTraceServiceResponse.FromString(await answer.read())
+                assert told.partial_success.rejected_spans == 1
+    here = threading.current_thread()
+    assert [thread is here for thread in threads] == [True, False]
 
 
 def test_the_first_word_of_a_reason_is_its_label() -> None:

@@ -148,7 +148,7 @@ async def test_a_fault_of_ours_is_unavailable_and_tells_nothing(
         raise ZeroDivisionError("a secret")
 
     async with serve() as collector:
-        monkeypatch.setattr("toolverdict.collector.intake.prepare", fault)
+        monkeypatch.setattr("toolverdict.collector.intake.judge", fault)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await _call(collector.grpc, VALID)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -262,7 +262,7 @@ async def test_a_fault_of_ours_is_503_and_tells_nothing(
         raise ZeroDivisionError("a secret")
 
     async with serve() as collector:
-        monkeypatch.setattr("toolverdict.collector.intake.prepare", fault)
+        monkeypatch.setattr("toolverdict.collector.intake.judge", fault)
         answer = await _post(f"{collector.http}/v1/traces", VALID)
         assert answer.status == 503
         assert b"secret" not in answer.body

@@ -175,7 +175,7 @@ def test_a_file_of_another_name_is_no_segment(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused_and_not_taken_for_damage(tmp_path: Path) -> None:
-    header = struct.pack(">8sIQ", b"TVWALSEG", 3, CREATED)
+    header = struct.pack(">8sIQ", b"TVWALSEG", 4, CREATED)
     path = _write(tmp_path, header + struct.pack(">I", zlib.crc32(header)))
     with pytest.raises(ConfigError, match="newer toolverdict"):
         refuse_newer(path)

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import ipaddress
+import itertools
 import shutil
 import ssl
 import urllib.error
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
@@ -167,6 +169,53 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
         await asyncio.sleep(0.2)
         assert await asyncio.to_thread(_post, collector.http, other) == 200
         await _export(collector.grpc, other)
+
+
+async def test_certificates_change_while_many_send(
+    serve: Serve,
+    pki: Pki,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stored: Callable[[], int],
+) -> None:
+    """Connections that are open go on, new ones see one pair or the other, nobody is refused."""
+    monkeypatch.setattr(tls, "CHECK_S", 0.005)
+    pairs = [pki.server, _issue(tmp_path, "renewed", pki.ca)]
+    live = Pair(tmp_path / "live.pem", tmp_path / "live.key")
+    for source, target in zip(pairs[0], live, strict=True):
+        shutil.copy(source, target)
+    sent = 0
+    async with serve(tls_certificate=live.certificate, tls_key=live.key) as collector:
+
+        async def send(number: int) -> None:
+            nonlocal sent
+            for _ in range(10):
+                if number % 2:
+                    assert await asyncio.to_thread(_post, collector.http, pki.ca) == 200
+                else:
+                    await _export(collector.grpc, pki.ca)
+                sent += 1
+
+        senders = asyncio.gather(*map(send, range(6)))
+        served: set[bytes] = set()
+        for turn in itertools.count(1):
+            for source, target in zip(pairs[turn % 2], live, strict=True):
+                shutil.copy(source, target)
+                await asyncio.sleep(0.02)
+            served.add(await asyncio.to_thread(_served, collector.http))
+            if senders.done() and len(served) == 2:
+                break
+        await senders
+    assert sent == 60
+    assert stored() == 1  # the same span each time
+
+
+def _served(url: str) -> bytes:
+    """The certificate that a new connection is shown."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return ssl.get_server_certificate((parts.hostname, parts.port)).encode()
 
 
 def test_files_that_cannot_serve_are_told(pki: Pki, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolverdict.collector import wal
+from toolverdict.collector import segment_file, wal
 from toolverdict.collector.errors import OverloadedError, StorageError
 from toolverdict.collector.segment import read_segment
 from toolverdict.collector.settings import CollectorSettings
@@ -47,8 +47,12 @@ class Log:
         return [bytes(frame.body) for path in paths for frame in read_segment(path).frames]
 
 
-@pytest.fixture
-def open_log(tmp_path: Path) -> Iterator[Callable[..., Log]]:
+@pytest.fixture(params=["direct", "buffered"])
+def open_log(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Log]]:
+    if request.param == "buffered":
+        monkeypatch.setattr(segment_file, "_DIRECT", 0)
     logs: list[Log] = []
 
     def open_one(**settings: float) -> Log:
@@ -104,12 +108,12 @@ def test_a_segment_is_sealed_by_age(open_log: Callable[..., Log]) -> None:
 
 
 def test_a_segment_is_sealed_by_size(open_log: Callable[..., Log]) -> None:
-    log = open_log(max_segment_bytes=150)
+    log = open_log(max_segment_bytes=15_000)
     for _ in range(4):
-        log.append(b"x" * 60)
+        log.append(b"x" * 7_000)
     log.wal.close()
     assert len(log.sealed) == 2
-    assert log.bodies() == [b"x" * 60] * 4
+    assert log.bodies() == [b"x" * 7_000] * 4
 
 
 def test_close_writes_what_waits_and_then_refuses(open_log: Callable[..., Log]) -> None:
@@ -182,7 +186,7 @@ def test_a_fault_of_ours_answers_whoever_waits(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(wal, "write_all", fault)
+        patch.setattr(segment_file, "write_all", fault)
         with pytest.raises(StorageError, match="ZeroDivisionError"):
             log.append(b"refused")
     log.append(b"stored")

@@ -57,6 +57,32 @@ def _stored(data_dir: Path) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_kill_leaves_no_worker(tmp_path: Path) -> None:
+    """Not even one that could not notice by itself that its parent is gone."""
+    with running_collector(tmp_path / "lake", workers=2) as collector:
+        children = _children(collector)
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            collector.kill()
+            deadline_s = time.monotonic() + WAIT_S
+            while any(map(_is_alive, children)) and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            assert [pid for pid in children if _is_alive(pid)] == []
+        finally:
+            for pid in filter(_is_alive, children):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_workers_share_the_ports_and_one_that_dies_comes_back(tmp_path: Path) -> None:
     """Each has its own log; nothing acknowledged is lost, nothing is there twice."""
     data_dir = tmp_path / "lake"

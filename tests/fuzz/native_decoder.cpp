@@ -103,10 +103,34 @@ const std::string& sound_request(Signal signal) {
   return signal == kTraces ? span : log;
 }
 
+// A builder that is told that all was judged: has the same rows of what was, and survives the rest.
+void check_judged(Signal signal, const Schema& schema, const Text& body, bool is_sound, size_t rows,
+                  size_t bytes) {
+  RowBuilder builder(signal, true, schema.get(), Hasher(0x5EED));
+  const Text sound{sound_request(signal).data(), sound_request(signal).size()};
+  ArrowArray array{};
+  try {
+    builder.feed(sound, 1);
+    builder.feed(body, 2);
+    builder.feed(sound, 3);
+    builder.take(&array);
+  } catch (const Malformed&) {
+    demand(!is_sound, "what was judged can be decoded");
+    return;
+  }
+  if (!is_sound) {  // its texts may be no UTF-8
+    array.release(&array);
+    return;
+  }
+  demand(static_cast<size_t>(array.length) == rows, "what was judged has the same rows");
+  const size_t consumed = consume(schema, array);
+  demand(bytes == 0 || consumed == bytes, "what was judged has the same columns");
+}
+
 template <typename Record>
 void check(Signal signal, const Text& body, const Limits& low, bool in_parts) {
   static const Schema schema(signal);
-  static RowBuilder builder(signal, schema.get(), Hasher(0x5EED));
+  static RowBuilder builder(signal, false, schema.get(), Hasher(0x5EED));
   const auto judge = [&](const Limits& limits, Judge<Record>& verdict) {
     try {
       Parser<Purpose::kJudge>(limits).template request<Record>(Reader(body.data, body.size),
@@ -155,6 +179,7 @@ void check(Signal signal, const Text& body, const Limits& low, bool in_parts) {
   demand(decoded == rows, "every row is decoded once");
   // Words that are in several parts were weighed once.
   if (!in_parts) demand(bytes <= weight, "nothing becomes more than its weight");
+  check_judged(signal, schema, body, is_taken, rows, in_parts ? 0 : bytes);
 }
 
 Limits low_limits(unsigned choice) {

@@ -74,8 +74,8 @@ class PythonDecoder:
         found = check_protobuf(signal, body, limits)
         return _Judge(limits).judgement(parse(signal, body), found)
 
-    def rows(self, signal: Signal) -> "PythonRowBuilder":
-        """A builder for the rows of one signal."""
+    def rows(self, signal: Signal, *, judged: bool = False) -> "PythonRowBuilder":
+        """A builder for the rows of one signal; it looks at everything, judged or not."""
         return PythonRowBuilder(signal)
 
 

@@ -87,8 +87,15 @@ class Decoder(Protocol):
                 there are more records or messages than a request may have.
         """
 
-    def rows(self, signal: Signal) -> RowBuilder:
-        """A builder for the rows of one signal."""
+    def rows(self, signal: Signal, *, judged: bool = False) -> RowBuilder:
+        """A builder for the rows of one signal.
+
+        Args:
+            signal: what its requests hold.
+            judged: each request was judged before, and its bytes are still the same. Then a decoder
+                may look into attributes only when their rows are taken; ``take`` and ``take_sorted``
+                raise DecodeError when it was not so, and the builder is of no use after that.
+        """
 
 
 def decoder() -> Decoder:

@@ -40,7 +40,7 @@ def make_folder(folder: Path, root: Path) -> None:
     sync_folder(folder.parent)
 
 
-def write_all(descriptor: int, pieces: Iterable[bytes]) -> None:
+def write_all(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
     """Write every byte of many pieces without joining them: one ``writev`` may stop short."""
     rest = deque([memoryview(piece) for piece in pieces])
     while rest:

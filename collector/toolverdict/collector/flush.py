@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -79,13 +79,14 @@ def flush_segment(lake: Lake, path: Path) -> Flushed:
     segment = segment_id_of(path)
     counts: Counter[Signal] = Counter()
     if segment is not None:
-        writer = _PartWriter(lake, segment)
-        for frame in content.frames:
-            try:
-                writer.add(frame)
-            except DecodeError:
+        try:
+            counts = _write_parts(lake, segment, content.frames)
+        except DecodeError:
+            # Intake would not have logged it, so this is a fault of ours. Frame by frame tells
+            # which one it is; the parts that are there already become the same once more.
+            counts, unreadable = _write_sound_parts(lake, segment, content.frames)
+            if unreadable:
                 damage = damage or "a frame cannot be decoded"
-        counts = writer.close()
     if damage is None:
         path.unlink()
         sync_folder(path.parent)
@@ -98,6 +99,32 @@ def flush_segment(lake: Lake, path: Path) -> Flushed:
             content.torn_bytes,
         )
     return Flushed(counts, damage)
+
+
+def _write_parts(lake: Lake, segment: SegmentId, frames: Sequence[Frame]) -> Counter[Signal]:
+    """Write frames of which each was judged before it was logged.
+
+    Raises:
+        DecodeError: when one of them cannot be decoded; some parts may be there then.
+    """
+    writer = _PartWriter(lake, segment, judged=True)
+    for frame in frames:
+        writer.add(frame)
+    return writer.close()
+
+
+def _write_sound_parts(
+    lake: Lake, segment: SegmentId, frames: Sequence[Frame]
+) -> tuple[Counter[Signal], int]:
+    """Write the frames that can be decoded; returns also how many cannot."""
+    writer = _PartWriter(lake, segment, judged=False)
+    unreadable = 0
+    for frame in frames:
+        try:
+            writer.add(frame)
+        except DecodeError:
+            unreadable += 1
+    return writer.close(), unreadable
 
 
 class Attempt:
@@ -139,10 +166,10 @@ class _PartWriter:
     Where a part ends depends on the frames alone, so doing it again gives the same parts.
     """
 
-    def __init__(self, lake: Lake, segment: SegmentId) -> None:
+    def __init__(self, lake: Lake, segment: SegmentId, *, judged: bool) -> None:
         self._lake = lake
         self._segment = segment
-        self._builders = {signal: decoder().rows(signal) for signal in Signal}
+        self._builders = {signal: decoder().rows(signal, judged=judged) for signal in Signal}
         self._next_part: Counter[Signal] = Counter()
         self._counts: Counter[Signal] = Counter()
 
@@ -150,7 +177,8 @@ class _PartWriter:
         """Take the rows of a frame.
 
         Raises:
-            DecodeError: when it cannot be decoded; none of its rows is taken.
+            DecodeError: when it cannot be decoded; none of its rows is taken. Of frames that were
+                judged it may be an earlier one, and the writer is of no use then.
         """
         builder = self._builders[frame.signal]
         builder.feed(frame.body, frame.received_unix_nano)
@@ -221,15 +249,21 @@ class Flusher:
 
     def _run(self) -> None:
         while (path := self._segments.get()) is not None:
+            is_last = self._stop.is_set()
             if self._is_in_vain():
                 self._failed.append(path)
             elif self._flush(path):
-                with self._lock:
-                    del self._sizes[path]
-            elif self._stop.wait(RETRY_S):
-                self._failed.append(path)
-            else:
+                self._done(path)
+            elif not self._stop.wait(RETRY_S):
                 self._segments.put(path)  # behind the others, which may fare better
+            elif not is_last and self._flush(path):  # the disk may be well by now
+                self._done(path)
+            else:
+                self._failed.append(path)
+
+    def _done(self, path: Path) -> None:
+        with self._lock:
+            del self._sizes[path]
 
     def _is_in_vain(self) -> bool:
         """Whether we are to end and an object store did not answer: it takes seconds each time."""

@@ -16,6 +16,7 @@ from toolverdict.collector.redaction import Redactor
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import WIRE, Response, Signal
 from toolverdict.collector.store import Stores
+from toolverdict.collector.validate import Judgement
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,19 @@ class Prepared(NamedTuple):
     """Records that are stored without something, by reason."""
 
 
+class Judged(NamedTuple):
+    """A request that was read and judged, with everything that is over a limit still in it."""
+
+    body: bytes
+    """Protobuf, whatever the client sent."""
+    judgement: Judgement
+
+    @property
+    def is_to_be_stripped(self) -> bool:
+        """Whether something has to be taken out of what is stored."""
+        return self.judgement.accepted > 0 and any(self.judgement.over)
+
+
 def prepare(
     signal: Signal, media_type: MediaType, body: bytes, settings: CollectorSettings
 ) -> Prepared:
@@ -49,11 +63,23 @@ def prepare(
     Raises:
         DecodeError: when the body is not an export request of this signal, or holds too much.
     """
+    return stripped(judge(signal, media_type, body, settings))
+
+
+def judge(
+    signal: Signal, media_type: MediaType, body: bytes, settings: CollectorSettings
+) -> Judged:
+    """The first half of :func:`prepare`, and the quick one; raises as that does."""
     if media_type is MediaType.JSON:
         check_json(body, settings.max_request_messages)
         body = protobuf_of_json(body, WIRE[signal].request)
-    judgement = decoder().judge(signal, body, settings.limits)
-    if judgement.accepted and any(judgement.over):
+    return Judged(body, decoder().judge(signal, body, settings.limits))
+
+
+def stripped(judged: Judged) -> Prepared:
+    """A request without what is over a limit; this takes as long as copying it in Python does."""
+    body, judgement = judged
+    if judged.is_to_be_stripped:
         body = without(body, judgement.over)
     return Prepared(body, judgement.accepted, judgement.rejected, judgement.warnings)
 
@@ -99,12 +125,7 @@ class Intake:
         """
         if len(body) > self._settings.max_body_bytes:
             raise TooLargeError(too_large_message(self._settings.max_body_bytes))
-        if len(body) <= self._inline_bytes(media_type):
-            prepared = self._prepare(signal, media_type, body)
-        else:
-            is_json = media_type is MediaType.JSON
-            async with self._large_json if is_json else nullcontext(), self._large:
-                prepared = await asyncio.to_thread(self._prepare, signal, media_type, body)
+        prepared = await self._prepared(signal, media_type, body)
         if prepared.accepted:
             store = await self._stores.of(tenant)
             if store.flusher.backlog_bytes > self._settings.max_wal_bytes:
@@ -117,12 +138,26 @@ class Intake:
         self._metrics.add("accepted_total", signal.name.lower(), amount=prepared.accepted)
         return self._respond(signal, prepared)
 
+    async def _prepared(self, signal: Signal, media_type: MediaType, body: bytes) -> Prepared:
+        if len(body) > self._inline_bytes(media_type):
+            is_json = media_type is MediaType.JSON
+            async with self._large_json if is_json else nullcontext(), self._large:
+                return await asyncio.to_thread(self._prepare, signal, media_type, body)
+        judged = judge(signal, media_type, body, self._settings)
+        if judged.is_to_be_stripped and len(judged.body) > INLINE_BYTES:
+            async with self._large:
+                return await asyncio.to_thread(self._redacted, signal, judged)
+        return self._redacted(signal, judged)
+
     def _inline_bytes(self, media_type: MediaType) -> int:
         is_quick = self._judges_natively and media_type is MediaType.PROTOBUF
         return NATIVE_INLINE_BYTES if is_quick and self._redactor is None else INLINE_BYTES
 
     def _prepare(self, signal: Signal, media_type: MediaType, body: bytes) -> Prepared:
-        prepared = prepare(signal, media_type, body, self._settings)
+        return self._redacted(signal, judge(signal, media_type, body, self._settings))
+
+    def _redacted(self, signal: Signal, judged: Judged) -> Prepared:
+        prepared = stripped(judged)
         if self._redactor is None or not prepared.accepted:
             return prepared
         return prepared._replace(body=self._redactor.redact(signal, prepared.body))

@@ -5,6 +5,8 @@ Importing this fails where it was not built. It makes the same tables as
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -62,18 +64,18 @@ class NativeDecoder:
             Over(*map(frozenset, over)),
         )
 
-    def rows(self, signal: Signal) -> "NativeRowBuilder":
-        """A builder for the rows of one signal."""
-        return NativeRowBuilder(signal)
+    def rows(self, signal: Signal, *, judged: bool = False) -> "NativeRowBuilder":
+        """See :meth:`toolverdict.collector.decoders.Decoder.rows`."""
+        return NativeRowBuilder(signal, judged)
 
 
 class NativeRowBuilder:
     """Rows of requests, until they are taken as a table, as a ``RowBuilder``."""
 
-    def __init__(self, signal: Signal) -> None:
+    def __init__(self, signal: Signal, judged: bool) -> None:
         self._signal = signal
         self._schema = SCHEMAS[signal]
-        self._builder = _decode.RowBuilder(signal, self._schema.__arrow_c_schema__())
+        self._builder = _decode.RowBuilder(signal, judged, self._schema.__arrow_c_schema__())
 
     @property
     def num_rows(self) -> int:
@@ -82,10 +84,8 @@ class NativeRowBuilder:
 
     def feed(self, body: bytes | memoryview, received_unix_nano: int) -> None:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.feed`."""
-        try:
+        with self._refusing():
             self._builder.feed(body, received_unix_nano)
-        except _decode.Malformed:
-            raise malformed(self._signal) from None
 
     def full_part(self, max_rows: int, max_weight: int) -> int:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.full_part`."""
@@ -93,12 +93,21 @@ class NativeRowBuilder:
 
     def take(self) -> pa.Table:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.take`."""
-        return self._table(self._builder.take())
+        with self._refusing():
+            return self._table(self._builder.take())
 
     def take_sorted(self, rows: int, buckets: int) -> list[tuple[int, pa.Table]]:
         """See :meth:`toolverdict.collector.decoders.RowBuilder.take_sorted`."""
-        taken = self._builder.take_sorted(rows, buckets)
+        with self._refusing():
+            taken = self._builder.take_sorted(rows, buckets)
         return [(bucket, self._table(array)) for bucket, array in taken]
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except _decode.Malformed:
+            raise malformed(self._signal) from None
 
     def _table(self, array: "CapsuleType") -> pa.Table:
         return pa.Table.from_batches([pa.record_batch(_Exported(self._schema, array))])

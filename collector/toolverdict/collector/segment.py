@@ -8,10 +8,10 @@ digits>``, so ids sort by time and never come twice. Numbers are big-endian::
             | u32 CRC-32 of the segment's id and those 17 bytes | body
 
 The checksum of a body is the lower half of its XXH3-64, which costs a tenth of the CRC-32 that
-version 1 had; version 1 is still read.
+version 1 had. Version 2 had no padding. Both are still read.
 
 The kind is a :class:`~toolverdict.collector.signals.Signal`, or :data:`SEAL` for the empty frame
-that closes a segment. The head has a CRC of its own, so a place can be judged without a look at the
+that closes a segment, or :data:`PADDING` for zeros up to the end of a block. The head has a CRC of its own, so a place can be judged without a look at the
 body, and searching past damage takes one pass. The id in it makes a frame valid in its own segment
 only, and since a client cannot know the id, bytes in a body are not taken for a frame. Reading
 never changes the file.
@@ -29,11 +29,15 @@ from typing import Final, NamedTuple
 import xxhash
 
 from toolverdict.collector.errors import ConfigError
+from toolverdict.collector.segment_file import read_file
 from toolverdict.collector.signals import Signal
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 SEAL: Final = 0x7F
 """Kind of the last frame of a segment that was closed in order."""
+
+PADDING: Final = 0x7E
+"""Kind of a frame that only fills a block of the disk."""
 
 _MAGIC: Final = b"TVWALSEG"
 _HEADER: Final = struct.Struct(">8sIQ")
@@ -42,7 +46,7 @@ HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 _FRAME: Final = struct.Struct(">IIBQ")
 FRAME_BYTES: Final = _FRAME.size + _CRC.size
-_KINDS: Final = frozenset({*map(int, Signal), SEAL})
+_KINDS: Final = frozenset({*map(int, Signal), SEAL, PADDING})
 _ANY_KIND: Final = re.compile(b"[" + re.escape(bytes(sorted(_KINDS))) + b"]")
 _KIND_OFFSET: Final = 8
 _FILE_NAME: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{8}\.log")
@@ -108,6 +112,11 @@ def pack_frame(
     return head + _CRC.pack(zlib.crc32(head, _seed(segment))), body
 
 
+def pack_padding(segment: SegmentId, size: int) -> bytes:
+    """A frame of so many bytes that holds nothing; of FRAME_BYTES, if ``size`` is less."""
+    return b"".join(pack_frame(segment, PADDING, 0, bytes(max(0, size - FRAME_BYTES))))
+
+
 def read_segment(path: Path) -> SegmentContent:
     """Read every frame that can be found in a segment.
 
@@ -124,21 +133,20 @@ def read_segment(path: Path) -> SegmentContent:
         return SegmentContent([], "the file name is not one of a segment", 0)
     if not path.is_file():
         return SegmentContent([], "it is not a file", 0)
-    data = path.read_bytes()
+    data = read_file(path)
     if not data:
         return SegmentContent([], "the file is empty", 0)
     version = _version_of(data)
     checksum = _CHECKSUMS.get(version or FORMAT_VERSION, _xxh3)
     damage = None if version in _CHECKSUMS else "the header is unreadable"
     seed = _seed(segment)
-    view = memoryview(data)
     frames: list[Frame] = []
     position = HEADER_BYTES
     while len(data) - position >= FRAME_BYTES:
-        head = _head_at(seed, view, position)
-        if head is not None and checksum(view[head.body_at : head.end]) == head.body_checksum:
-            if head.kind != SEAL:
-                body = view[head.body_at : head.end]
+        head = _head_at(seed, data, position)
+        if head is not None and checksum(data[head.body_at : head.end]) == head.body_checksum:
+            if head.kind not in (SEAL, PADDING):
+                body = data[head.body_at : head.end]
                 frames.append(Frame(Signal(head.kind), head.received_unix_nano, body))
             position = head.end
             continue
@@ -166,7 +174,7 @@ def refuse_newer(path: Path) -> None:
         )
 
 
-def _version_of(data: bytes) -> int | None:
+def _version_of(data: bytes | memoryview) -> int | None:
     """The format version in a header, None when the header is damaged."""
     header = data[: _HEADER.size]
     if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(header):
@@ -189,12 +197,11 @@ def _head_at(seed: int, view: memoryview, position: int) -> _Head | None:
     return _Head(kind, received_unix_nano, checksum, body_at, body_at + length)
 
 
-def _next_head(seed: int, data: bytes, start: int) -> int:
+def _next_head(seed: int, data: memoryview, start: int) -> int:
     """Where the next sound head begins after damage; the end of the data when there is none."""
-    view = memoryview(data)
     for match in _ANY_KIND.finditer(data, start + _KIND_OFFSET):
         position = match.start() - _KIND_OFFSET
-        if _head_at(seed, view, position) is not None:
+        if _head_at(seed, data, position) is not None:
             return position
     return len(data)
 
@@ -205,6 +212,7 @@ def _xxh3(body: bytes | memoryview) -> int:
 
 _CHECKSUMS: Final[dict[int | None, Callable[[bytes | memoryview], int]]] = {
     1: zlib.crc32,
+    2: _xxh3,
     FORMAT_VERSION: _xxh3,
 }
 """The checksum of a body by the version of the format."""

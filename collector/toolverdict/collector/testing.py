@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -39,8 +40,8 @@ class CollectorProcess(NamedTuple):
         return self.process.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """Send SIGKILL: what a crash of the process looks like."""
-        self.process.kill()
+        """Send SIGKILL to it and its workers: what a crash of all of them looks like."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(STOP_TIMEOUT_S)
 
 
@@ -63,6 +64,7 @@ def running_collector(data_dir: Path, **flags: str | float) -> Iterator[Collecto
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
+            process_group=0,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     assert process.stdout is not None
@@ -79,7 +81,7 @@ def running_collector(data_dir: Path, **flags: str | float) -> Iterator[Collecto
             try:
                 process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         process.stdout.close()
 

@@ -21,16 +21,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from toolverdict.collector.durable import sync_file, sync_folder, write_all
+from toolverdict.collector.durable import sync_file, sync_folder
 from toolverdict.collector.errors import OverloadedError, StorageError
 from toolverdict.collector.segment import (
-    HEADER_BYTES,
     SEAL,
     SegmentId,
     new_segment_id,
     pack_frame,
     pack_header,
+    pack_padding,
 )
+from toolverdict.collector.segment_file import Stage, begin_file
 from toolverdict.collector.settings import CollectorSettings, Fsync
 from toolverdict.collector.signals import Signal
 
@@ -55,18 +56,20 @@ class _Pending(NamedTuple):
 class _ActiveSegment:
     """The one file that is being written."""
 
-    def __init__(self, folder: Path, segment: SegmentId) -> None:
+    def __init__(self, folder: Path, segment: SegmentId, stage: Stage | None) -> None:
         self.segment = segment
         self.path = folder / f"{segment.text}.log"
         self.sealed_at_s = 0.0
         self.sync_at_s: float | None = None
         """When what was acknowledged before its sync has to be on the disk."""
-        self.durable_bytes = 0
         # Named only when its header is on the disk: a segment without one is damaged, not new.
         unnamed = folder / f"{segment.text}{UNNAMED_SUFFIX}"
-        self._descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        header = pack_header(segment.created_unix_nano)
+        self._file, self._begin = begin_file(
+            unnamed, header, stage, lambda size: pack_padding(segment, size)
+        )
+        self.durable_bytes = self._begin
         try:
-            self._write([pack_header(segment.created_unix_nano)])
             self.sync()
             unnamed.rename(self.path)
             sync_folder(folder)
@@ -83,29 +86,29 @@ class _ActiveSegment:
         """
         before = self.durable_bytes
         try:
-            self._write(pieces)
+            self.durable_bytes += self._file.write(pieces)
             if sync:
                 self.sync()
-            if not os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
+            if not os.path.samestat(os.fstat(self._file.descriptor), os.stat(self.path)):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
         except OSError:
             self.durable_bytes = before
             raise
 
-    def _write(self, pieces: list[bytes]) -> None:
-        write_all(self._descriptor, pieces)
-        self.durable_bytes += sum(map(len, pieces))
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it was acknowledged."""
+        return self.durable_bytes <= self._begin
 
     def sync(self) -> None:
         """Wait for the disk."""
         self.sync_at_s = None
-        sync_file(self._descriptor)
+        sync_file(self._file.descriptor)
 
     def seal(self) -> None:
         """Close in order; the seal only helps to tell damage from a torn end, so no sync."""
         try:
-            seal = pack_frame(self.segment, SEAL, time.time_ns(), b"")
-            write_all(self._descriptor, seal)
+            self._file.write(pack_frame(self.segment, SEAL, time.time_ns(), b""))
         except OSError:
             _LOG.warning("%s could not be sealed", self.path.name)
         self._close()
@@ -113,18 +116,18 @@ class _ActiveSegment:
     def abandon(self) -> None:
         """Close after an error and cut off what was not acknowledged, as far as that works."""
         try:
-            os.ftruncate(self._descriptor, self.durable_bytes)
+            os.ftruncate(self._file.descriptor, self.durable_bytes)
         except OSError:
             _LOG.warning("%s failed and keeps a torn end", self.path.name)
         self._close()
-        if self.durable_bytes <= HEADER_BYTES:
+        if self.is_empty:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     def _close(self) -> None:
         # What matters was synced before; an error here cannot be told to anyone.
         with suppress(OSError):
-            os.close(self._descriptor)
+            os.close(self._file.descriptor)
 
 
 class WriteAheadLog:
@@ -153,6 +156,7 @@ class WriteAheadLog:
         self._check_folder = check_folder
         self._folder = folder
         self._settings = settings
+        self._stage = Stage() if settings.fsync is Fsync.ALWAYS else None
         self._on_sealed = on_sealed
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
@@ -261,7 +265,7 @@ class WriteAheadLog:
             self._check_folder()
             segment = new_segment_id(self._last_created_unix_nano)
             self._last_created_unix_nano = segment.created_unix_nano
-            self._active = _ActiveSegment(self._folder, segment)
+            self._active = _ActiveSegment(self._folder, segment, self._stage)
             self._active.sealed_at_s = time.monotonic() + self._settings.flush_interval_s
         active = self._active
         pieces: list[bytes] = []
@@ -300,7 +304,7 @@ class WriteAheadLog:
         """Never write to a file again that failed; what it holds goes on to Parquet."""
         self._active = None
         active.abandon()
-        if active.durable_bytes > HEADER_BYTES:
+        if not active.is_empty:
             self._on_sealed(active.path, active.durable_bytes)
 
     def _finish(self, group: list[_Pending], failure: str | None) -> None:

@@ -29,7 +29,9 @@ ROW_GROUP_ROWS: Final = 30_000
 """A row group ends at the first trace border after so many rows."""
 
 _STEP_ROWS: Final = 4096
-"""Rows of a column that are encoded at a time; after each a page may end, at about 1 MiB."""
+_STEP_BYTES: Final = 8 * 1024 * 1024
+"""Rows of a column that are encoded at a time: so many, or fewer when they are large. After each
+step a page may end, at about 1 MiB."""
 
 HOT_LEVEL: Final = 1
 COMPACT_LEVEL: Final = 3
@@ -136,6 +138,7 @@ class PartWriter:
             rows = min(table.num_rows, ROW_GROUP_ROWS)
             traces = rows * (len(starts) + 1) // max(1, table.num_rows)
             options = _options(self._signal, self._schema, self._level, traces)
+            options["write_batch_size"] = _step_of(table)
             self._writer = pq.ParquetWriter(self._sink, self._schema, **options)
         for group in _row_groups(table, starts):
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
@@ -308,6 +311,12 @@ def _row_groups(table: pa.Table, starts: Sequence[int]) -> Iterator[pa.Table]:
     yield table.slice(begin)
 
 
+def _step_of(table: pa.Table) -> int:
+    """How many rows to encode at a time: a power of two, so that little changes it."""
+    rows = min(_STEP_ROWS, _STEP_BYTES * table.num_rows // max(1, table.nbytes))
+    return 1 << max(1, rows).bit_length() - 1
+
+
 def _options(signal: Signal, schema: pa.Schema, level: int, traces: int) -> dict[str, Any]:
     """How to write a part whose row groups have about so many traces."""
     dictionaries, texts, deltas = _encodings(schema)
@@ -324,8 +333,7 @@ def _options(signal: Signal, schema: pa.Schema, level: int, traces: int) -> dict
         "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
         "write_statistics": [name for name in schema.names if name in _FILTERED],
         "write_page_index": True,
-        # Steps and pages of Arrow's own size cost a tenth of the time: there are many columns.
-        "write_batch_size": _STEP_ROWS,
+        # Pages, and steps, of Arrow's own size cost a tenth of the time: there are many columns.
         "max_rows_per_page": 2 * ROW_GROUP_ROWS,
         "write_page_checksum": True,
         "bloom_filter_options": {"trace_id": {"ndv": max(1, traces), "fpp": 0.01}},
