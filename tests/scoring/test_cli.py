@@ -120,3 +120,12 @@ def test_text_from_a_trace_is_neither_markup_nor_control(tmp_path: Path) -> None
 def test_plain_text_stays_as_it_is() -> None:
     assert plain("Straße 請退 ü") == "Straße 請退 ü"
     assert plain("a\nb\x00") == "a\\nb\\x00"
+
+
+@pytest.mark.parametrize("value", ["nan", "-0.1", "1.1", "inf"])
+def test_a_threshold_is_a_number_from_0_to_1(empty_lake: Path, tmp_path: Path, value: str) -> None:
+    """Nothing is below ``nan``: a threshold of it would let everything pass."""
+    done = run(empty_lake, "--out", tmp_path / "out", "--min-arguments", value)
+    assert done.returncode == 2
+    assert "--min-arguments" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -15,6 +15,8 @@ from toolverdict.collector.testing import make_request, make_span
 from toolverdict.instrument.policy import Policy
 from toolverdict.scoring import InputError
 from toolverdict.scoring.cases.model import Case, Expectation, Forbidden
+from toolverdict.scoring.destinations import destinations
+from toolverdict.scoring.dialects.values import constructed, decoded
 from toolverdict.scoring.rates.dimensions import CALL_DIMENSIONS
 from toolverdict.scoring.rates.report import whole
 from toolverdict.scoring.results import opened
@@ -146,6 +148,58 @@ def test_arguments_that_cannot_be_read_hide_no_forbidden_call(text: str) -> None
     result = scored(agent(), tool(1, a={"gen_ai.tool.call.arguments": text}), case=trap)
     assert verdict(result)["safety"] is None
     assert verdict(result)["passed"] is not True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"memo": "\\ud83d"}',
+        "{'memo': '\\ud83d'}",
+        '{"\\ud83d": 1}',
+        "{'amount': 2j}",
+        "{'amount': ...}",
+    ],
+    ids=["half a character", "in a repr", "in a key", "complex", "ellipsis"],
+)
+def test_a_literal_that_no_json_can_hold_stays_a_text(text: str) -> None:
+    attributes = {
+        "gen_ai.tool.call.arguments": text,
+        "gen_ai.tool.call.result": f"[{text}]",
+    }
+    (call,) = calls(scored(agent(), tool(1, a=attributes)))
+    assert json.loads(call["arguments"]) == text
+    assert json.loads(call["result"]) == f"[{text}]"
+    assert constructed(f"ToolCall(args={text})") is None
+
+
+def test_a_literal_is_written_as_json_writes_it_in_any_process() -> None:
+    wei = 10**21
+    assert decoded(f"{{'wei': {wei}}}") == decoded(f'{{"wei": {wei}}}') == {"wei": float(wei)}
+    assert decoded(f"[{2**64 - 1}, {-(2**63)}, True]") == [2**64 - 1, -(2**63), True]
+    assert decoded(f"{{'a': {'9' * 400}}}") == f"{{'a': {'9' * 400}}}"
+    names = [f"tool_{number}" for number in range(50)]  # a set has another order in each process
+    assert decoded(repr(set(names))) == sorted(names)
+
+
+def test_a_hundred_texts_full_of_addresses() -> None:
+    """Whether a place is taken is not asked of every address before it."""
+    texts = [f"{number} " + "a@b.cc " * 2_850 for number in range(100)]
+    assert [one.value for one in destinations({"to": texts})] == ["a@b.cc"]
+
+
+def test_thousands_of_short_results_of_outsiders_cost_something_each() -> None:
+    """However short they are: each call that can do harm looks at all of them again."""
+    said = {"gen_ai.input.messages": '[{"role":"user","content":"please pay bob"}]'}
+    asked = span(1, 0, a={"gen_ai.operation.name": "chat", **said})
+    spans = [
+        tool(number + 2, a={f"gen_ai.tool.call.{key}": f'{{"n":{number}}}' for key in CONTENT})
+        for number in range(2_500)
+    ]
+    found = scored(agent(), asked, *spans).findings.to_pylist()
+    assert [one["category"] for one in found] == ["not_evaluated"]
+
+
+CONTENT = ("arguments", "result")
 
 
 def test_a_colon_in_a_text_is_no_repeated_key() -> None:

@@ -242,3 +242,17 @@ def test_clopper_pearson_of_other_confidences() -> None:
     assert clopper_pearson(3, 10, 0.8) == pytest.approx((expected.low, expected.high))
     assert clopper_pearson(0, 10)[0] == 0.0
     assert clopper_pearson(10, 10)[1] == 1.0
+
+
+def test_without_an_event_the_bound_has_the_confidence_that_was_asked_for() -> None:
+    found = moments(*[(0, 1)] * 100)
+    assert found.interval(0.8) == (0.0, zero_events_bound(100, 0.8))
+    assert found.interval(0.8)[1] < found.interval()[1]
+
+
+@pytest.mark.parametrize("hits", [1, 9])
+def test_one_event_is_seen_and_one_miss_is(hits: int) -> None:
+    expected = binomtest(hits, 10).proportion_ci(0.95, method="exact")
+    assert clopper_pearson(hits, 10) == pytest.approx((expected.low, expected.high))
+    assert clopper_pearson(0.5, 10)[0] > 0  # weighted counts need not be whole
+    assert clopper_pearson(9.5, 10)[1] < 1

@@ -68,20 +68,35 @@ def score_command(
         ),
     ] = None,
     min_selection: Annotated[
-        float, typer.Option(help="Least selection accuracy of a trajectory that passes.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Least selection accuracy of a trajectory that passes.",
+        ),
     ] = _LEAST.min_selection,
     min_arguments: Annotated[
-        float, typer.Option(help="Least argument accuracy of a trajectory that passes.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Least argument accuracy of a trajectory that passes.",
+        ),
     ] = _LEAST.min_arguments,
     min_order: Annotated[
-        float, typer.Option(help="Least call timing accuracy of a trajectory that passes.")
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Least call timing accuracy of a trajectory that passes.",
+        ),
     ] = _LEAST.min_order,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="last|TIME",
             help="last: what is new, leaving what goes on for the next time. Else from the hour of a "
-            "time on: 2026-11-30T14:00Z, or 24h ago.",
+            "time on: 2026-11-30T14:00Z, or 24h for a day ago.",
         ),
     ] = None,
     until: Annotated[

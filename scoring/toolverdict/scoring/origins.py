@@ -32,6 +32,7 @@ MAX_READ: Final = 200_000
 """How much of one text is read as sentences."""
 _READING: Final = 20  # what it costs to read a character, where to search one costs 1
 _COMPARING: Final = 5  # the same of a few words, each time anew
+_LOOKING: Final = 100  # what it costs at least to look at a text, however short
 _MAX_TOOLS: Final = 64
 _MAX_PLACES: Final = 64
 _BEFORE = re.compile(
@@ -213,7 +214,7 @@ class Origins:
         return texts.hold(sought)
 
     def _spend(self, chars: int) -> None:
-        self._budget -= chars
+        self._budget -= max(chars, _LOOKING)
         if self._budget < 0:
             raise TooMuchText
 

@@ -50,10 +50,21 @@ def broken(matched: dict[int, list[Placed]], before: Before) -> int:
         ("look pay look", "pay look look pay look", [1, 3, 4]),
         ("a b c", "c b a b c", [2, 3, 4]),
         ("a b a a", "b a b a a", [1, 2, 3, 4]),
+        ("b c a", "c b a c a b", [1, 3, 4]),
+        ("c a b", "a b c b a c c b", [2, 4, 7]),
         ("pay look", "pay look pay", [0, 1]),
         ("look pay", "pay pay look", [2, 0]),
     ],
-    ids=["one before", "two of each", "mirrored", "many", "the first is right", "none is right"],
+    ids=[
+        "one before",
+        "two of each",
+        "mirrored",
+        "many",
+        "from the first calls",
+        "far on",
+        "the first is right",
+        "none is right",
+    ],
 )
 def test_the_call_that_keeps_the_order_is_taken(
     expected: str, actual: str, right: list[int]

@@ -120,6 +120,11 @@ def _ours(draw: Any, odd: bool) -> dict[str, Any]:
     if draw(st.booleans()):
         name = "taint.result_atoms" if tool == "find" else "taint.argument_atoms"
         attributes |= {name: draw(atoms), "taint.atoms.key_id": draw(st.sampled_from(["k", "l"]))}
+    if odd and draw(st.booleans()):
+        # What looks like one of those keys, and is a key or a text of somebody else.
+        attributes[draw(st.sampled_from([',"taint.x_atoms', "x"]))] = draw(
+            st.sampled_from(["a", '{"gen_ai.usage.x":5', ["b"], 7, {"gen_ai.response.id": "y"}])
+        )
     return {
         "name": f"tool.call {tool}",
         "attributes": attributes,
@@ -211,7 +216,7 @@ def _model(draw: Any, odd: bool) -> dict[str, Any]:
                 [
                     {},
                     {"gen_ai.usage.input_tokens": 3, "gen_ai.usage.output_tokens": 4},
-                    {"gen_ai.usage.input_tokens": 9},
+                    {"gen_ai.usage.input_tokens": 9, "gen_ai.response.id": "k1"},
                     {"gen_ai.tool.definitions": "[]"},
                 ][: 4 if odd else 3]
             )

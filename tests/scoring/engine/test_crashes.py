@@ -133,3 +133,29 @@ def test_two_runs_into_one_place_exclude_each_other(lake: Path, tmp_path: Path) 
 def contents(out: Path) -> dict[str, bytes]:
     files = (path for path in out.rglob("*") if path.is_file())
     return {os.path.relpath(path, out): path.read_bytes() for path in files}
+
+
+def test_workers_import_nothing_from_the_folder_the_command_runs_in(
+    lake: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secrets.py").write_text("raise SystemExit('somebody else ran')")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom toolverdict.scoring import run\n"
+        "from toolverdict.scoring.engine.plan import Sizes\n"
+        "run.score(run.Inputs(Path(sys.argv[1])), Path('out'), "
+        "engines=run.Engines(workers=2, sizes=Sizes(0)))"
+    )
+    words = [sys.executable, "-P", "-c", code, str(lake)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "summary.json").exists()
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    files = UnitFiles(tmp_path)
+    files.make()
+    mine = files.folder("calls") / "notes.txt"
+    mine.write_text("mine")
+    (files.folder("calls") / "unit-old-0.parquet").write_text("")
+    files.remove_all_but(frozenset())
+    assert [path.name for path in files.folder("calls").iterdir()] == ["notes.txt"]

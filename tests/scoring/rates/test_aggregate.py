@@ -346,3 +346,16 @@ def by(rows: list[Row], key: str) -> dict[str, list[Row]]:
     for row in rows:
         found[row[key]].append(row)
     return found
+
+
+def test_two_tools_whose_versions_read_the_same_are_one_group_from_the_start() -> None:
+    """``a@b`` at ``c`` and ``a`` at ``b@c``: one name is one row, before anything is added up."""
+    calls, verdicts = live_traffic(4)
+    for name, words in (("tool", ["a@b", "a"]), ("schema_version", ["c", "b@c"])):
+        column = pa.array([words[row % 2] for row in range(calls.num_rows)])
+        place = calls.column_names.index(name)
+        calls = calls.set_column(place, name, column.cast(calls.schema.field(name).type))
+    once = Aggregates.of(calls, verdicts)
+    of = once.rates("schema_version")["a@b@c"]["failure_rate"]
+    assert of.of + of.unseen == calls.num_rows
+    assert once.rates("schema_version") == total([once]).rates("schema_version")

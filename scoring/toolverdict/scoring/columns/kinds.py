@@ -69,12 +69,16 @@ _PROMOTED: Final = frozenset(schema.PROMOTED)
 _SPEAKING_EVENTS: Final = "gen_ai."
 _USER_KEYS: Final = ("enduser.id", "user.id")
 
-# Keyed hashes of single values, tokens that were paid for and times of events differ on every span
-# and tell no kinds apart.
+# Keyed hashes of single values, tokens that were paid for, ids of responses and times of events differ
+# on every span and tell no kinds apart.
+# (A quote that begins a key stands behind a brace or a comma; one within a text is escaped.)
 _COUNTS_AND_ATOMS: Final = (
-    r'"taint\.[a-z_]+_atoms":\[[^\]\\]*\],?|"gen_ai\.usage\.[a-z_.]+":[0-9]+,?'
+    r'([{,])(?:"taint\.[a-z_]+_atoms":\[[^\]\\]*\]|"gen_ai\.usage\.[a-z_.]+":[0-9]+'
+    r'|"gen_ai\.response\.id":"[^"\\]*")'
 )
-_TIMES: Final = r'"time_unix_nano":"?[0-9]+"?'
+RESPONSE_ID: Final = r'[{,]"gen_ai\.response\.id":"(?P<id>[^"\\]*)"'
+"""The id of a response where it stands in ``attributes``: of each request to the model another one."""
+_TIMES: Final = r'([{,])"time_unix_nano":"?[0-9]+"?'
 _MOST_CODES: Final = 1 << 62
 
 
@@ -237,7 +241,7 @@ def _without(column: Column, pattern: str) -> Column:
     if column.null_count == len(column):
         return column
     array = _dictionary(column)
-    cleaned = pc.replace_substring_regex(array.dictionary, pattern, "").dictionary_encode()
+    cleaned = pc.replace_substring_regex(array.dictionary, pattern, r"\1").dictionary_encode()
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(cleaned.indices.take(array.indices), cleaned.dictionary)]
     )

@@ -29,7 +29,7 @@ from toolverdict.scoring.columns.arrays import (
 )
 from toolverdict.scoring.columns.at_once import at_once
 from toolverdict.scoring.columns.forest import Forest
-from toolverdict.scoring.columns.kinds import CARRIED, MESSAGES, Kinds
+from toolverdict.scoring.columns.kinds import CARRIED, MESSAGES, RESPONSE_ID, Kinds
 from toolverdict.scoring.columns.texts import Texts, encoded, names
 from toolverdict.scoring.dialects.dialect import Role
 from toolverdict.scoring.spans import resource_of
@@ -103,7 +103,7 @@ class PlainTraces:
         conversations = self._conversations(conversation, session)
         if awaited:
             self._odd |= among(conversations.array(), awaited)
-        self._odd |= self._may_go_on(conversations)
+        self._odd |= self._may_go_on(conversations) | self._named_after_answers(conversations)
         self.plain: Final[Flags] = ~self._odd[self.forest.trace]
         self.traces: Final = self._traces(conversations, case)
         self.calls: Final = self._calls()
@@ -185,6 +185,19 @@ class PlainTraces:
         before = (turn < 0) | (forest.start[first] < forest.start[turn])
         goes_on = (conversations.codes >= 0) & has_id[first] & before
         return (first >= 0) & (unled | goes_on)
+
+    def _named_after_answers(self, conversations: Texts) -> Flags:
+        """Traces whose conversation is called like an answer of the model: that is no conversation."""
+        attributes = column_of(self.table, "attributes")
+        row = np.flatnonzero(flags(pc.match_substring(attributes, '"gen_ai.response.id":')))
+        named = np.zeros(self.forest.count, np.bool_)
+        if len(row):
+            found: Column = pc.extract_regex(taken(attributes, row), RESPONSE_ID)
+            trace = self.forest.trace[row]
+            called = taken(conversations.array(), trace)
+            same = pc.equal(pc.struct_field(found, "id").cast(pa.string()), called)
+            named[trace[flags(same)]] = True
+        return named
 
     # --- trajectories ---------------------------------------------------------------------------
 

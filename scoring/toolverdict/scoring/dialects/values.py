@@ -23,6 +23,7 @@ _TOOL_MESSAGE = re.compile(
     rf"content={_STRING} (?:name={_STRING} )?(?:id={_STRING} )?tool_call_id='"
 )
 _CONSTRUCTOR = re.compile(r"\s*[A-Za-z_]\w{0,63}\(")
+_UNREADABLE = (ValueError, OverflowError, SyntaxError, TypeError, MemoryError, RecursionError)
 
 
 def content(value: Json) -> tuple[Json, Captured]:
@@ -70,7 +71,7 @@ def literal(text: str) -> Json:
     try:
         tree = _parsed(text)
         return text if _repeats_a_key(tree) else _json_of(ast.literal_eval(tree))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    except _UNREADABLE:
         return text
 
 
@@ -92,7 +93,7 @@ def constructed(text: str) -> dict[str, Json] | None:
             for word in call.keywords
             if word.arg is not None
         }
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    except _UNREADABLE:
         return None
 
 
@@ -233,9 +234,35 @@ def _repeats_a_key(tree: ast.expr) -> bool:
 
 
 def _json_of(value: Any) -> Json:
-    """A Python literal as JSON holds it."""
+    """A Python literal as JSON holds it.
+
+    Raises:
+        ValueError, OverflowError: JSON cannot hold it.
+    """
     if isinstance(value, dict):
-        return {str(key): _json_of(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+        return {_whole(str(key)): _json_of(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return [_json_of(item) for item in sorted(value, key=repr)]  # in no order of its own
+    if isinstance(value, list | tuple):
         return [_json_of(item) for item in value]
-    return plain(value)
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, int) and not _LEAST_INT <= value <= _MOST_INT:
+        return float(value)  # as it is read in JSON text
+    if value is None or isinstance(value, int | float | bytes):
+        return plain(value)
+    raise ValueError(f"{type(value).__name__} is no JSON")
+
+
+_LEAST_INT = -(1 << 63)
+_MOST_INT = (1 << 64) - 1
+
+
+def _whole(text: str) -> str:
+    """The text, unless it holds half a surrogate pair, of which no UTF-8 can be made.
+
+    Raises:
+        ValueError: it does.
+    """
+    text.encode()
+    return text

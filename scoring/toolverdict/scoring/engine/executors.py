@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-from multiprocessing import connection
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -94,8 +95,29 @@ def _context() -> "multiprocessing.context.BaseContext":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
+    with _without_current_folder():
+        forkserver.ensure_running()
     return context
 
+
+@contextmanager
+def _without_current_folder() -> Iterator[None]:
+    """Python processes that are begun meanwhile import nothing from the folder they begin in.
+
+    The command's own process does not, either; a folder of data may hold a ``secrets.py``.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
+
+
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 _job: Job | None = None
 

@@ -60,9 +60,9 @@ class UnitFiles:
         return {kind: path.stat().st_size for kind, path in paths.items() if path.exists()}
 
     def remove_all_but(self, files: frozenset[str]) -> None:
-        """Delete what other units than these left."""
+        """Delete what other units than these left; what is not ours stays."""
         for kind in _KINDS[:-1]:
-            for path in self.folder(kind).iterdir():
+            for path in self.folder(kind).glob("unit-*"):
                 if path.stem not in files:
                     path.unlink(missing_ok=True)
 

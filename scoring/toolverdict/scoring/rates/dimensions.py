@@ -120,7 +120,9 @@ def _schema_versions(columns: Columns) -> Groups:
     width = max(len(version_names), 1)
     codes, pairs = numbered((tools * width + versions)[there], len(tool_names) * width)
     names = [f"{tool_names[pair // width]}@{version_names[pair % width]}" for pair in pairs]
-    return _members(names, there, codes)
+    number = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    one_of_a_name = np.array([number[name] for name in names], np.int64)  # a@b at c, a at b@c
+    return _members(list(number), there, one_of_a_name[codes])
 
 
 def _times(columns: Columns, bucket_s: int) -> Groups:

@@ -118,11 +118,9 @@ class Money(Kind):
             number = number.scaleb(-_PLACES.get(self.currency, 2))
         if not within(wanted.number, number, self.tolerance):
             return Unlike(f"is {shown(actual)}, expected {self.expected}")
-        return self._currency(got.currencies, actual, context)
+        return self._currency(got.currencies, context)
 
-    def _currency(
-        self, inside: frozenset[str] | None, actual: Json, context: Context
-    ) -> Unlike | None:
+    def _currency(self, inside: frozenset[str] | None, context: Context) -> Unlike | None:
         own = frozenset({self.currency}) if self.currency is not None else None
         allowed = own or self._wanted.currencies
         if allowed is None:
@@ -153,8 +151,8 @@ def read_amount(value: Json) -> Amount | Unlike:
         return inner
     if not isinstance(value, str):
         return Unlike(f"is {shown(value, typed=True)}, expected an amount of money")
-    text = normalize("NFKC", value[: _MAX_CHARS + 1]).strip()
-    found = _TEXT.fullmatch(text) if len(text) <= _MAX_CHARS else None
+    read = len(value) <= _MAX_CHARS
+    found = _TEXT.fullmatch(normalize("NFKC", value).strip()) if read else None
     if found is None:
         return Unlike(f"is {shown(value)}, expected an amount of money")
     plain = _plain(found["number"].strip())

@@ -104,9 +104,9 @@ def _theirs(name: str) -> Factory:
     entry = _installed().get(name)
     if entry is None:
         near = get_close_matches(name, names(), n=1)
-        hint = f"did you mean ${near[0]}" if near else f"known are {', '.join(names())}"
+        hint = f"did you mean ${near[0]}?" if near else f"known are {', '.join(names())}."
         raise ComparatorError(
-            f"unknown comparator ${name}; {hint}? The value itself is {{$equal: ...}}"
+            f"unknown comparator ${name}; {hint} The value itself is {{$equal: ...}}"
         )
     try:
         loaded: Factory = entry.load()

@@ -36,7 +36,8 @@ class Text(Kind):
         if not isinstance(actual, str):
             return Unlike(f"is {shown(actual, typed=True)}, expected a text")
         got = self._normal(actual)
-        if not self.min_length <= len(got) <= (self.max_length or max(len(got), self.min_length)):
+        longest = len(got) if self.max_length is None else self.max_length
+        if not self.min_length <= len(got) <= longest:
             most = "" if self.max_length is None else f" and at most {self.max_length}"
             return Unlike(f"has {len(got)} characters, expected at least {self.min_length}{most}")
         if self.value is None:
