@@ -1,10 +1,10 @@
 """What of a request is over a limit is refused, told, and never reaches the log."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import aiohttp
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -29,7 +29,7 @@ from toolverdict.collector.intake import prepare
 from toolverdict.collector.limits import LIMIT_REASONS, Limits, Over, limit_faults
 from toolverdict.collector.settings import CollectorSettings
 from toolverdict.collector.signals import Signal
-from toolverdict.collector.testing import make_request, make_span
+from toolverdict.collector.testing import make_request, make_span, post
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
@@ -215,13 +215,11 @@ async def test_a_large_request_is_stripped_beside_the_event_loop(
     small = make_request(over, make_span(2)).SerializeToString()
     large = make_request(over, *map(make_span, range(2, 3000))).SerializeToString()
     assert intake.INLINE_BYTES < len(large) < intake.NATIVE_INLINE_BYTES
-    headers = {"Content-Type": "application/x-protobuf"}
-    async with serve(max_events=7) as collector, aiohttp.ClientSession() as session:
+    async with serve(max_events=7) as collector:
         for body in (small, large):
-            url = f"{collector.http}/v1/traces"
-            async with session.post(url, data=body, headers=headers) as answer:
-                told = ExportTraceServiceResponse.FromString(await answer.read())
-                assert told.partial_success.rejected_spans == 1
+            answer = await asyncio.to_thread(post, f"{collector.http}/v1/traces", body)
+            told = ExportTraceServiceResponse.FromString(answer.body)
+            assert told.partial_success.rejected_spans == 1
     here = threading.current_thread()
     assert [thread is here for thread in threads] == [True, False]
 
