@@ -116,6 +116,23 @@ def test_the_command_prints_versions_and_overlaps(tmp_path: Path) -> None:
     assert "\x1b[31m" not in shown
 
 
+def test_the_command_tells_changes_and_long_descriptions_and_where_to_find_the_rest(
+    tmp_path: Path,
+) -> None:
+    before = [("pay", "1", "ok", n) for n in range(9)]
+    after = [("pay", "2", "timeout", 100 + n) for n in range(9)]
+    many = [(f"tool{n}", "1", "ok", 300) for n in range(45)]
+    out = results(tmp_path / "out", *before, *after, *many)
+    lock = tmp_path / "tools.lock.json"
+    lock.write_text(Catalogue.of([Tool("pay", {}, description="word " * 400)]).lock())
+    code, shown, _ = run(str(out), "--catalog", str(lock))
+    assert code == 0
+    assert "timeout_rate" in shown
+    assert "+1.000" in shown
+    assert "2,000" in shown
+    assert "and 7 more: --json" in shown
+
+
 def test_the_command_speaks_json_and_fails_where_asked(tmp_path: Path) -> None:
     out = results(tmp_path / "out", ("pay", "1", "ok", 1))
     code, shown, _ = run(str(out), "--json")
