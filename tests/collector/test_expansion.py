@@ -18,7 +18,7 @@ from toolverdict.collector.testing import CollectorProcess, post, running_collec
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
-FLUSH_MIB = {"native": 320, "python": 720}
+FLUSH_MIB = {"native": 320, "python": 960}
 """What README says of a segment on its way to Parquet."""
 REFUSED_MIB = {"native": 5 * 16, "python": 15 * 16}
 """What came, copies of it without the bomb, and what it takes to look through it."""
