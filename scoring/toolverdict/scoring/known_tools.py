@@ -18,6 +18,7 @@ from toolverdict.instrument.policy import Policy
 from toolverdict.instrument.provenance import UNTRUSTED
 from toolverdict.scoring.dialects import ours
 from toolverdict.scoring.model import ToolCall
+from toolverdict.scoring.remembering import for_the_last
 
 ACCEPTS_PERSONAL_DATA: Final = "accepts_personal_data"
 """The label of a tool that needs personal data."""
@@ -297,20 +298,10 @@ class KnownTools:
         return self._by_name.get(call.known_as) or self._by_name.get(call.tool)
 
 
-class _Last:
-    """The tools of the last policy and catalogue: a run judges by one pair of them."""
-
-    policy: Policy | None = None
-    catalogue: Catalogue | None = None
-    tools = KnownTools()
-
-
+@for_the_last
 def tools_under(policy: Policy | None, catalogue: Catalogue | None = None) -> KnownTools:
     """What policy and catalogue say of tools; the same object while they are the same."""
-    if _Last.policy is not policy or _Last.catalogue is not catalogue:
-        made = KnownTools(policy, catalogue)
-        _Last.policy, _Last.catalogue, _Last.tools = policy, catalogue, made
-    return _Last.tools
+    return KnownTools(policy, catalogue)
 
 
 def name_words(name: str) -> tuple[str, ...]:

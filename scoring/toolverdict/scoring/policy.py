@@ -26,6 +26,7 @@ from toolverdict.scoring.approvals import (
 )
 from toolverdict.scoring.captured import as_seen
 from toolverdict.scoring.model import Captured, Placed, ToolCall, Trajectory
+from toolverdict.scoring.remembering import for_the_last
 from toolverdict.scoring.trust import TrustedSoFar
 
 _EFFECTS = frozenset(effect.value for effect in Effect)
@@ -115,24 +116,19 @@ def _ruled(trajectory: Trajectory, policy: Policy | None) -> list[Ruling]:
     allowed = [by_name(one.known_as, one.labels, one.agent or trajectory.agent) for one in calls]
     if None not in allowed:
         return cast("list[Ruling]", allowed)
-    return [_ruling(*both) for both in zip(calls, asked_again(trajectory, policy), strict=True)]
+    return [
+        _ruling(decision, lacks_approval=_lacks_approval(call))
+        for call, decision in zip(calls, asked_again(trajectory, policy), strict=True)
+    ]
 
 
 _ByName: TypeAlias = Callable[[str, tuple[str, ...], str | None], Ruling | None]
 _LONGEST_REMEMBERED: Final = 512
 
 
-class _Last:
-    """What the last policy allows by name: a run judges by one."""
-
-    policy: Policy | None = None
-    by_name: _ByName
-
-
+@for_the_last
 def _by_name_under(policy: Policy) -> _ByName:
     """What a policy says of a call that it allows by tool, labels and agent alone; else None."""
-    if _Last.policy is policy:
-        return _Last.by_name
 
     @lru_cache(maxsize=4096)
     def remembered(tool: str, labels: tuple[str, ...], agent: str | None) -> Ruling | None:
@@ -147,19 +143,8 @@ def _by_name_under(policy: Policy) -> _ByName:
         if not policy.allows_by_name(tool, frozenset(labels), agent):
             return None
         decision = policy.decide(Call(tool, frozenset(labels), agent))
-        forbidden, asks, unmet = _parts(decision)
-        return Ruling(
-            forbidden=forbidden,
-            needs_approval=asks,
-            requirement_unmet=unmet,
-            approval_missing=False,
-            rule_ids=tuple(decision.rule_ids),
-            reason_code=decision.reason_code.value,
-            reason=decision.reason,
-            unknown=decision.unknown,
-        )
+        return _ruling(decision, lacks_approval=False)
 
-    _Last.policy, _Last.by_name = policy, by_name
     return by_name
 
 
@@ -218,16 +203,17 @@ def _ruled_then(effect: Effect, code: str | None, lacks_approval: bool) -> Rulin
     )
 
 
-def _ruling(call: ToolCall, decision: Decision) -> Ruling:
+def _ruling(decision: Decision, *, lacks_approval: bool) -> Ruling:
     """What is certain: where the decision depends on what is not known, both ends must agree."""
     best = decision.at_best
     forbidden, asks, unmet = _parts(decision) if best is None else _agreed(decision, best)
-    lacks = _lacks_approval(call)
     return Ruling(
         forbidden=forbidden,
         needs_approval=asks,
         requirement_unmet=unmet,
-        approval_missing=(None if lacks else False) if asks is None else asks and lacks,
+        approval_missing=(None if lacks_approval else False)
+        if asks is None
+        else asks and lacks_approval,
         rule_ids=tuple(decision.rule_ids),
         reason_code=decision.reason_code.value,
         reason=decision.reason,

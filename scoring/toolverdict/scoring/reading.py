@@ -31,7 +31,8 @@ Key: TypeAlias = tuple[str | None, str | None]
 
 _SERVER = 2  # SPAN_KIND_SERVER
 _RESPONSE_ID = "gen_ai.response.id"
-_USER_KEYS = ("enduser.id", "user.id")
+USER_KEYS = ("enduser.id", "user.id")
+"""Attributes of events that name the user of the whole conversation."""
 _MAX_REPEATED = 64
 
 
@@ -110,7 +111,7 @@ class _Trace(SpokenTrace):
             parts=len(keys),
             conversation_id=key[0],
             case_id=key[1],
-            user_id=_first(self.users, root, members) or _of_events(members, _USER_KEYS),
+            user_id=_first(self.users, root, members) or _of_events(members, USER_KEYS),
             agent=self._agent(root, members),
             model=_first(self.models, root, members) or _of_events(members, ("model",)),
             version=self._version(root, members),

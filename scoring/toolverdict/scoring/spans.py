@@ -7,7 +7,7 @@ run in circles, chains may be 50,000 deep. All walks are iterative and say what 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,7 +15,8 @@ from toolverdict.collector import schema
 from toolverdict.collector.typed_json import load_attributes
 from toolverdict.scoring.model import Json
 
-_STATUS_ERROR = 2
+STATUS_ERROR: Final = 2
+"""``status_code`` of a span that failed (OTLP: ``STATUS_CODE_ERROR``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def span_of(row: Mapping[str, Any]) -> Span:
         name=row["name"],
         start_ns=row["start_time_unix_nano"],
         end_ns=row["end_time_unix_nano"] or None,
-        failed=row["status_code"] == _STATUS_ERROR,
+        failed=row["status_code"] == STATUS_ERROR,
         attributes=schema.attributes_of(row),
         resource=_resource_of(row),
         trace_state=row["trace_state"] or "",

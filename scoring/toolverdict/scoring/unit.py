@@ -20,6 +20,7 @@ from toolverdict.scoring.model import Thresholds, Trajectory
 from toolverdict.scoring.policy_coverage import seen_in
 from toolverdict.scoring.rates.aggregate import Aggregates
 from toolverdict.scoring.rates.shares import with_shares
+from toolverdict.scoring.remembering import for_the_last
 from toolverdict.scoring.spans import LogRecord, log_records, traces
 from toolverdict.scoring.tables import calls_table, findings_table, verdicts_table
 from toolverdict.scoring.verdicts import Judged, judge_trajectory
@@ -151,23 +152,15 @@ def _all(table: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([*others, table]).unify_dictionaries()
 
 
-class _Last:
-    """What scores plain traces by the last rules: it remembers what it has seen of them."""
-
-    rules: Rules | None = None
-    scorer: PlainScorer | None = None
-
-
+@for_the_last
 def _scorer(rules: Rules) -> PlainScorer:
-    if _Last.scorer is None or _Last.rules is not rules:
-        _Last.rules = rules
-        _Last.scorer = PlainScorer(
-            lambda trajectory: judge(trajectory, rules),
-            rules.policy,
-            rules.catalogue,
-            rules.case_of.keys(),
-        )
-    return _Last.scorer
+    """What scores plain traces; it remembers what it has seen of them."""
+    return PlainScorer(
+        lambda trajectory: judge(trajectory, rules),
+        rules.policy,
+        rules.catalogue,
+        rules.case_of.keys(),
+    )
 
 
 def judge(trajectory: Trajectory, rules: Rules) -> Judged | None:

@@ -27,6 +27,7 @@ from toolverdict.scoring.model import (
     Trajectory,
 )
 from toolverdict.scoring.policy import Ruling
+from toolverdict.scoring.remembering import for_the_last
 
 _PAYMENT: Final = "payment"
 _WRONG: Final = {
@@ -150,18 +151,9 @@ class _ArgumentRule:
                 yield path, "suspect"
 
 
-class _Last:
-    """The argument rules of the last policy: a run judges by one."""
-
-    policy: Policy | None = None
-    rules: tuple[_ArgumentRule, ...] = ()
-
-
+@for_the_last
 def _argument_rules(policy: Policy) -> tuple[_ArgumentRule, ...]:
-    if _Last.policy is not policy:
-        made = tuple(_ArgumentRule(rule) for rule in policy.rules if rule.args)
-        _Last.policy, _Last.rules = policy, made
-    return _Last.rules
+    return tuple(_ArgumentRule(rule) for rule in policy.rules if rule.args)
 
 
 def _said(condition: Condition) -> Json:

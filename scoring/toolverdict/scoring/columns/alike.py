@@ -36,8 +36,8 @@ from toolverdict.scoring.columns.read import PlainTraces
 from toolverdict.scoring.columns.texts import distinct, encoded
 from toolverdict.scoring.known_tools import KnownTools
 from toolverdict.scoring.model import Captured, ToolCall
+from toolverdict.scoring.spans import STATUS_ERROR
 
-_STATUS_ERROR: Final = 2
 _PAYMENT: Final = "payment"
 _FIRST_TIME: Final = "new"  # of an idempotency key
 _TAINT: Final = '"taint.'
@@ -159,7 +159,7 @@ class Forms:
         may = np.zeros(len(traces.number), np.bool_)
         may[calls.trace] = True
         may[_with_repeats(plain)] = False
-        failed = equals(column_of(plain.table, "status_code"), _STATUS_ERROR)
+        failed = equals(column_of(plain.table, "status_code"), STATUS_ERROR)
         may &= ~failed[traces.root] & (traces.case.codes == NONE)
         return may
 

@@ -34,6 +34,13 @@ def rows_of(table: pa.Table, rows: Rows) -> pa.Table:
     return table.take(indices)
 
 
+def words_of(column: Column) -> Column:
+    """A column of text in one piece, as codes into a dictionary."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
 def flags(answers: Column) -> Flags:
     """Which answers are true; those about nothing are not."""
     return np.asarray(pc.fill_null(answers, False), dtype=np.bool_)

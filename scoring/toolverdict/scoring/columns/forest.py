@@ -117,28 +117,19 @@ class Forest:
 
         Args:
             own: a code for each row, -1 for none.
-            stop: rows that hand nothing down of what they did not say themselves.
+            stop: rows that take nothing from above, and so hide it from those below.
         """
         found = own.copy()
         for rows, parents in self.levels.rows:
-            above = (
-                found[parents]
-                if stop is None
-                else np.where(stop[parents], own[parents], found[parents])
-            )
+            above = found[parents]
+            if stop is not None:
+                above = np.where(stop[rows], NONE, above)
             found[rows] = np.where(own[rows] >= 0, own[rows], above)
         return found
 
     def above(self, own: Rows, stop: Flags) -> Rows:
         """The code of each row's nearest ancestor that has one; ``stop`` rows hide those above."""
-        return np.where(self.parent >= 0, self._passed_on(own, stop)[self.parent], NONE)
-
-    def _passed_on(self, own: Rows, stop: Flags) -> Rows:
-        found = np.where(stop, NONE, own)
-        for rows, parents in self.levels.rows:
-            inherited = np.where(stop[rows], NONE, found[parents])
-            found[rows] = np.where(own[rows] >= 0, own[rows], inherited)
-        return found
+        return np.where(self.parent >= 0, self.handed_down(own, stop)[self.parent], NONE)
 
     def any_of(self, rows: Flags) -> Flags:
         """For each trace, whether any of its rows is marked."""

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from toolverdict.collector import schema
 from toolverdict.instrument import semconv
-from toolverdict.scoring.columns.arrays import NONE, Column, Flags, Rows, column_of, rows_of
+from toolverdict.scoring.columns.arrays import (
+    NONE,
+    Column,
+    Flags,
+    Rows,
+    column_of,
+    rows_of,
+    words_of,
+)
 from toolverdict.scoring.columns.texts import Texts, distinct
 from toolverdict.scoring.dialects import dialects, ours
 from toolverdict.scoring.dialects.dialect import Role, first_text
@@ -24,6 +32,7 @@ from toolverdict.scoring.joining import join
 from toolverdict.scoring.model import ToolCall
 from toolverdict.scoring.noted import TOOL_DEFINITIONS
 from toolverdict.scoring.part import Part
+from toolverdict.scoring.reading import USER_KEYS
 from toolverdict.scoring.spans import Span, span_of
 from toolverdict.scoring.spoken import (
     is_ours,
@@ -67,7 +76,6 @@ _PRESENT: Final = (*CARRIED, _RESULT, *MESSAGES, "parent_span_id")
 _PLAIN_DIALECTS: Final = frozenset({ours.NAME, dialects()[-1].name})
 _PROMOTED: Final = frozenset(schema.PROMOTED)
 _SPEAKING_EVENTS: Final = "gen_ai."
-_USER_KEYS: Final = ("enduser.id", "user.id")
 
 # Keyed hashes of single values, tokens that were paid for, ids of responses and times of events differ
 # on every span and tell no kinds apart.
@@ -161,7 +169,7 @@ def _is_plain(
     return not any(
         event.name.startswith(_SPEAKING_EVENTS)
         or told_by_event(event, span.trace_id, span.span_id) is not None
-        or first_text(event.attributes, _USER_KEYS) is not None
+        or first_text(event.attributes, USER_KEYS) is not None
         for event in span.events
     )
 
@@ -220,7 +228,7 @@ class _Combined:
         if pa.types.is_boolean(column.type):
             codes, size = column.to_numpy().astype(np.int64), 2
         else:
-            array = _dictionary(column)
+            array = words_of(column)
             indices = pc.fill_null(array.indices, NONE).to_numpy(zero_copy_only=False)
             codes, size = indices.astype(np.int64) + 1, len(array.dictionary) + 1
         if self._size > _MOST_CODES // size:
@@ -230,17 +238,11 @@ class _Combined:
         self._size *= size
 
 
-def _dictionary(column: Column) -> Column:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    return column.combine_chunks()
-
-
 def _without(column: Column, pattern: str) -> Column:
     """The texts of a column without what fits a pattern, as codes."""
     if column.null_count == len(column):
         return column
-    array = _dictionary(column)
+    array = words_of(column)
     cleaned = pc.replace_substring_regex(array.dictionary, pattern, r"\1").dictionary_encode()
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(cleaned.indices.take(array.indices), cleaned.dictionary)]

@@ -16,9 +16,9 @@ from toolverdict.scoring.columns.read import PlainTraces
 from toolverdict.scoring.model import Captured, ModelTurn, Placed, ToolCall, Trajectory
 from toolverdict.scoring.noted import atoms_of
 from toolverdict.scoring.sampling import adjusted_count
+from toolverdict.scoring.spans import STATUS_ERROR
 from toolverdict.scoring.usage import tokens_of
 
-_STATUS_ERROR: Final = 2
 _CARRIED: Final = {
     "trace_id": "trace_id",
     "span_id": "span_id",
@@ -98,7 +98,7 @@ def trajectories(
             agent=agent,
             model=model,
             service_version=version,
-            root_failed=status == _STATUS_ERROR,
+            root_failed=status == STATUS_ERROR,
             weight=adjusted_count(trace_state or ""),
             user_atoms=atoms_of(attributes, semconv.TAINT_USER_ATOMS),
         )

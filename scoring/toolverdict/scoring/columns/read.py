@@ -9,6 +9,7 @@ the same functions (see :mod:`kinds`), only the structure around it is told here
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -113,6 +114,7 @@ class PlainTraces:
         """How many plain traces called nothing."""
         return len(self.traces.number) - len(np.unique(self.calls.trace))
 
+    @cached_property
     def trace_ids(self) -> Column:
         """The id of each plain trace."""
         first = self.forest.first[self.traces.number]

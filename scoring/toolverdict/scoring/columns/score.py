@@ -6,7 +6,7 @@ by one, by the same judge.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,9 @@ class PlainScore:
     findings: pa.Table
     verdicts: pa.Table
     judged: Sequence[Judged]
+
+
+_MOST_KNOWN: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -72,10 +75,18 @@ class PlainScorer:
         self._cased = cased
         # By the identity of the kind, which is kept in what is known of it.
         self._known: dict[tuple[int, str | None], _Known] = {}
-        self._stamps: dict[tuple[int, str | None, int, bool], Stamp] = {}
+        self.stamps: Final[dict[tuple[int, str | None, int, bool], Stamp]] = {}
+        """What stands for the trajectories of each form.
+
+        By the call that did not end well, if one did not (its kind and agent), by what came next,
+        and by whether every other call was decided.
+        """
 
     def score(self, plain: PlainTraces) -> PlainScore:
         """Rows of all trajectories of the plain traces, each once."""
+        if len(self._known) > _MOST_KNOWN:  # only hostile traffic has as many kinds of calls
+            self._known.clear()
+            self.stamps.clear()
         return _Scoring(self, plain).result()
 
     def known(self, kind: Kind, agent: str | None) -> _Known:
@@ -87,21 +98,15 @@ class PlainScorer:
 
     def is_cased(self, plain: PlainTraces) -> Flags:
         """Which trajectories played a case without saying so."""
-        ids, conversations = plain.trace_ids(), plain.traces.conversation.array()
-        return among(ids, self._cased) | among(conversations, self._cased)
+        if not self._cased:
+            return np.zeros(len(plain.traces.number), np.bool_)
+        conversations = plain.traces.conversation.array()
+        return among(plain.trace_ids, self._cased) | among(conversations, self._cased)
 
     def judged(self, plain: PlainTraces, spans: dict[str, Column], entries: Rows) -> list[Judged]:
         """These trajectories, judged one by one."""
         found = (self._judge(one) for one in trajectories(plain, spans, entries))
         return [one for one in found if one is not None]
-
-    def stamps(self) -> dict[tuple[int, str | None, int, bool], Stamp]:
-        """What stands for the trajectories of each form.
-
-        By the call that did not end well, if one did not (its kind and agent), by what came next,
-        and by whether every other call was decided.
-        """
-        return self._stamps
 
 
 class _Scoring:
@@ -117,7 +122,8 @@ class _Scoring:
             scorer.known(*key) for key in zip(classes.kinds, classes.agents, strict=True)
         ]
         self._forms = Forms(plain, classes, [one.about for one in self._known])
-        self._alike = self._forms.has_one & ~scorer.is_cased(plain)
+        self._is_cased = scorer.is_cased(plain)
+        self._alike = self._forms.has_one & ~self._is_cased
         self._learn_calls()
         self._stamp_of, self._stamps = self._learn_forms()
 
@@ -143,7 +149,7 @@ class _Scoring:
     def _to_judge(self) -> Flags:
         """Trajectories without a form; a trace without a call is none, unless it played a case."""
         plain = self._plain
-        there = (plain.traces.case.codes >= 0) | self._scorer.is_cased(plain)
+        there = (plain.traces.case.codes >= 0) | self._is_cased
         there[plain.calls.trace] = True
         return there & ~self._alike
 
@@ -183,7 +189,7 @@ class _Scoring:
             forms_of[entries], axis=0, return_index=True, return_inverse=True
         )
         names = [self._name(*key) for key in keys.tolist()]
-        known = self._scorer.stamps()
+        known = self._scorer.stamps
         new = [number for number, name in enumerate(names) if name not in known]
         examples = self._examples(entries[first[new]])
         for number in new:

@@ -60,7 +60,7 @@ def stamped_verdicts(
     if not len(entries):
         return VERDICTS.empty_table()
     whole = pa.concat_tables([one.verdict for one in stamps]).unify_dictionaries()
-    traces, names = plain.traces, taken(plain.trace_ids(), entries)
+    traces, names = plain.traces, taken(plain.trace_ids, entries)
     starts = pa.array(plain.begins(entries) // 1000)
     return _with(
         rows_of(whole, stamp_of),
@@ -104,7 +104,7 @@ def stamped_findings(
     within = np.arange(len(of_row)) - np.repeat(np.cumsum(each) - each, each)
     whole = pa.concat_tables([one.findings for one in stamps]).unify_dictionaries()
     call = forms.mild[entries[of_row]]
-    names = taken(plain.trace_ids(), entries[of_row])
+    names = taken(plain.trace_ids, entries[of_row])
     return _with(
         rows_of(whole, begins[stamp_of[of_row]] + within),
         {

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolverdict.scoring.columns.arrays import NONE, Column, Rows, taken
+from toolverdict.scoring.columns.arrays import NONE, Column, Rows, taken, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,14 @@ def encoded(column: Column) -> Texts:
     """A column of text as codes."""
     if column.null_count == len(column):
         return Texts(np.full(len(column), NONE), pa.array([], pa.string()))
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    array: Column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = words_of(column)
     codes = pc.fill_null(array.indices, NONE).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Texts(codes, array.dictionary.cast(pa.string()))
+    texts: Column = array.dictionary.cast(pa.string())
+    if pa.types.is_dictionary(column.type):  # of a file: a text may stand there twice
+        once: Column = texts.dictionary_encode()
+        places = pc.fill_null(once.indices, NONE).to_numpy(zero_copy_only=False)
+        codes, texts = np.append(places, NONE)[codes].astype(np.int64), once.dictionary
+    return Texts(codes, texts)
 
 
 def names(column: Column) -> Texts:

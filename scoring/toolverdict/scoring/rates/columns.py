@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from toolverdict.scoring.columns import texts
 from toolverdict.scoring.errors import InputError
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -70,17 +71,8 @@ class Columns:
 
 def encoded(column: "pa.ChunkedArray[Any] | pa.Array[Any]") -> tuple[Codes, list[str]]:
     """Texts as codes into a list of distinct texts; null is -1."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.unify_dictionaries().combine_chunks()
-    if not isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_encode()
-    codes = integers(column.indices, -1)
-    texts = column.dictionary.dictionary_encode()  # of a file, a text may stand there twice
-    places = integers(texts.indices, -1)
-    known = [str(text) for text in texts.dictionary.to_pylist()]
-    if len(known) < len(places):
-        codes = np.append(places, -1)[codes]
-    return codes, known
+    found = texts.encoded(column)
+    return found.codes, [str(text) for text in found.texts.to_pylist()]
 
 
 def numbered(keys: Codes, size: int | None = None) -> tuple[Codes, Codes]:
